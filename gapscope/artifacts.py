@@ -1,0 +1,238 @@
+"""The schema of every artifact: each column documented, typed and versioned in one place; checked writers and readers.
+
+JSON artifacts and metrics are plain nested dicts, described where they are made; tables are Parquet and described here.
+The .npz matrices (items x concepts, rows in the order of items.jsonl) are scipy CSR, see :func:`gapscope.files.write_csr`.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from gapscope.errors import InputError
+from gapscope.files import require_file, round_significant, write_bytes
+
+SUITE = "__suite__"
+"""The name in a ``benchmark`` column of the row that sums up the whole suite."""
+
+STRING, INT, FLOAT, BOOL = pa.string(), pa.int64(), pa.float64(), pa.bool_()
+FLOATS, STRINGS = pa.list_(pa.float32()), pa.list_(pa.string())
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: its Arrow type, what it means, and whether null (undefined) may occur."""
+
+    name: str
+    type: pa.DataType
+    meaning: str
+    nullable: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """A Parquet artifact. ``version`` rises when a column is renamed, retyped or given another meaning."""
+
+    name: str
+    version: int
+    sort_by: tuple[str, ...]
+    columns: tuple[Column, ...]
+    digits: int = 7
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema, with the artifact's name and version in its metadata."""
+        fields = [pa.field(column.name, column.type, nullable=column.nullable) for column in self.columns]
+        return pa.schema(fields, metadata={b"gapscope": f"{self.name}/{self.version}".encode()})
+
+    def build(self, data: Mapping[str, Any]) -> pa.Table:
+        """An Arrow table from columns: floats rounded to ``digits`` significant ones, NaN as null, rows sorted.
+
+        Columns that are nullable and not given are all null.
+
+        Raises:
+            ValueError: a column is unknown, a required one is missing, or a value that may not be null is.
+        """
+        unknown = set(data) - {column.name for column in self.columns}
+        if unknown:
+            raise ValueError(f"{self.name} has no column {sorted(unknown)}")
+        length = len(next(iter(data.values())))
+        arrays = [self._array(column, data.get(column.name), length) for column in self.columns]
+        table = pa.Table.from_arrays(arrays, schema=self.schema)
+        return table.sort_by([(name, "ascending") for name in self.sort_by]) if self.sort_by else table
+
+    def _array(self, column: Column, values: Any, length: int) -> pa.Array:
+        if values is None:
+            if not column.nullable:
+                raise ValueError(f"{self.name}.{column.name} is required")
+            return pa.nulls(length, column.type)
+        if column.type == FLOAT:
+            # None becomes NaN here and NaN becomes null there: undefined has one form in the file.
+            numbers = np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+            array = pa.array(round_significant(numbers, self.digits), type=FLOAT, from_pandas=True)
+        elif isinstance(values, np.ndarray):
+            array = pa.array(values.tolist(), type=column.type)
+        else:
+            array = pa.array(values, type=column.type)
+        if array.null_count and not column.nullable:
+            raise ValueError(f"{self.name}.{column.name} holds {array.null_count} nulls")
+        return array
+
+    def write(self, path: Path, data: Mapping[str, Any] | pa.Table) -> None:
+        """Write the table, atomically and byte-stable."""
+        table = data if isinstance(data, pa.Table) else self.build(data)
+        buffer = io.BytesIO()
+        pq.write_table(table.cast(self.schema), buffer, compression="zstd", write_statistics=False)
+        write_bytes(path, buffer.getvalue())
+
+    def read(self, path: Path, columns: list[str] | None = None) -> pa.Table:
+        """Read the table, all of it or the named columns.
+
+        Raises:
+            InputError: the file is absent or damaged, or is not this artifact in this version.
+        """
+        require_file(path)
+        try:
+            schema = pq.read_schema(path)
+            table = pq.read_table(path, columns=columns)
+        except (pa.ArrowException, OSError) as error:
+            reason = str(error).splitlines()[0]
+            raise InputError(f"not a readable Parquet file: {reason}", file=path, fix="run the stage that writes it again") from error
+        found = (schema.metadata or {}).get(b"gapscope", b"").decode()
+        if found and found != f"{self.name}/{self.version}":
+            raise InputError(f"is {found}, needed is {self.name}/{self.version}", file=path, fix="run the stage that writes it again")
+        self._check(table.schema, path, columns)
+        return table
+
+    def _check(self, found: pa.Schema, path: Path, wanted: list[str] | None) -> None:
+        for column in self.columns:
+            if wanted is not None and column.name not in wanted:
+                continue
+            if column.name not in found.names:
+                raise InputError("the column is missing", file=path, field=column.name)
+            actual = found.field(column.name).type
+            if actual != column.type:
+                raise InputError(f"is {actual}, needed is {column.type}", file=path, field=column.name)
+
+
+ROWS = Table(
+    "rows",
+    1,
+    (),
+    (
+        Column("item_id", STRING, "id of the item; row k here is row k of the saliency matrices"),
+        Column("benchmark", STRING, "slug of the item's benchmark"),
+        Column("n_tokens", INT, "tokens that entered the saliency"),
+        Column("n_masked", INT, "tokens read but left out: begin-of-text, special and template tokens"),
+        Column("n_truncated", INT, "tokens cut off because the item is longer than the SAE's context"),
+    ),
+)
+
+FIRING = Table(
+    "firing",
+    1,
+    ("concept",),
+    (
+        Column("concept", INT, "index of the SAE latent"),
+        Column("n_tokens", INT, "tokens read (the same for every concept)"),
+        Column("n_firing", INT, "tokens on which the concept fires"),
+    ),
+)
+"""Form of reference.parquet and template.parquet."""
+
+CONTEXTS = Table(
+    "contexts",
+    1,
+    ("concept", "group", "rank"),
+    (
+        Column("concept", INT, "index of the SAE latent"),
+        Column("item_id", STRING, "item that the window is from"),
+        Column("start", INT, "first character of the window in the item's text"),
+        Column("end", INT, "one past the last character of the window"),
+        Column("tokens", STRINGS, "the window cut into pieces of whole characters; joined they give text[start:end]"),
+        Column("activations", FLOATS, "activation of the concept on each piece (the greatest of its tokens)"),
+        Column("rank", INT, "position inside the group, from 0: strongest first, or lowest quantile first"),
+        Column("group", STRING, "top (strongest activations) or quantile (spread over the activation range)"),
+    ),
+)
+
+SCORES = Table(
+    "scores",
+    1,
+    ("item_id",),
+    (
+        Column("item_id", STRING, "id of the item"),
+        Column("score", FLOAT, "how right the subject was, 0 to 1; null where unscored", nullable=True),
+        Column("chance", FLOAT, "expected score of a blind guess"),
+        Column("prediction", STRING, "index of the chosen choice, or the answer as text; null where unscored", nullable=True),
+        Column("logprobs", pa.list_(FLOAT), "log-probability of each choice, summed over its tokens, natural log", nullable=True),
+        Column("scored", BOOL, "false where no score could be computed"),
+    ),
+)
+
+COVERAGE = Table(
+    "coverage",
+    1,
+    ("benchmark", "concept"),
+    (
+        Column("concept", INT, "index of the SAE latent"),
+        Column("benchmark", STRING, "slug, or __suite__ for the mean over benchmarks"),
+        Column("chi_bench", FLOAT, "mean saliency of the concept over the mean of all concepts and items"),
+        Column("n_items", INT, "items on which the concept fires"),
+        Column("n_tokens", INT, "tokens on which the concept fires"),
+        Column("firing_rate", FLOAT, "share of unmasked tokens on which the concept fires"),
+        Column("chi_bench_unmasked", FLOAT, "chi_bench with special tokens left in", nullable=True),
+        Column("reference_rate", FLOAT, "firing rate on the reference corpus", nullable=True),
+        Column("log_ratio", FLOAT, "log2 of firing rate here over the reference, at equal tokens", nullable=True),
+        Column("log_ratio_low", FLOAT, "lower end of its 95% interval", nullable=True),
+        Column("log_ratio_high", FLOAT, "upper end of its 95% interval", nullable=True),
+        Column("published_status", STRING, "missing, under, typical or over by the paper's rule on chi_bench"),
+        Column("status", STRING, "dead, unexercised, under, typical or over against the reference corpus", nullable=True),
+        Column("structural", BOOL, "fires as much on the template with empty content", nullable=True),
+    ),
+)
+
+PERFORMANCE = Table(
+    "performance",
+    1,
+    ("benchmark", "concept"),
+    (
+        Column("concept", INT, "index of the SAE latent"),
+        Column("benchmark", STRING, "slug, or __suite__ for the mean over the benchmarks where chi_model is defined"),
+        Column("chi_model", FLOAT, "saliency-weighted mean score", nullable=True),
+        Column("n", INT, "scored items on which the concept fires"),
+        Column("n_eff", FLOAT, "(sum a)^2 / sum a^2 over them: how many equally weighted items they are worth"),
+        Column("ci_low", FLOAT, "lower end of the 95% interval of chi_model", nullable=True),
+        Column("ci_high", FLOAT, "upper end of the 95% interval of chi_model", nullable=True),
+        Column("adjusted", FLOAT, "chance-corrected score minus the mean of its stratum, saliency-weighted", nullable=True),
+        Column("adjusted_low", FLOAT, "lower end of the 95% interval of adjusted", nullable=True),
+        Column("adjusted_high", FLOAT, "upper end of the 95% interval of adjusted", nullable=True),
+        Column("shrunk", FLOAT, "empirical-Bayes estimate of adjusted, for ranking", nullable=True),
+        Column("p", FLOAT, "two-sided permutation p of adjusted, scores permuted within strata over families", nullable=True),
+        Column("q", FLOAT, "Benjamini-Hochberg q over the supported concepts", nullable=True),
+        Column("finding", STRING, "id of the group of concepts that are one finding", nullable=True),
+        Column("status", STRING, "gap, strength, typical, unsupported or undefined", nullable=True),
+    ),
+)
+
+CLUSTERS = Table(
+    "clusters",
+    1,
+    ("subject", "cluster", "concept"),
+    (
+        Column("concept", INT, "index of the SAE latent"),
+        Column("subject", STRING, "subject whose gap or strength it is; null for a coverage gap", nullable=True),
+        Column("cluster", STRING, "id of the cluster"),
+        Column("label", STRING, "what the concept seems to be about"),
+        Column("label_source", STRING, "keywords, llm, or the published label file's name"),
+        Column("label_score", FLOAT, "detection score of the label on held-out contexts", nullable=True),
+        Column("interpretation", STRING, "name or paragraph of the cluster", nullable=True),
+    ),
+)

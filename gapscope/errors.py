@@ -1,0 +1,32 @@
+"""Errors that a person can act on: one line that names the file, line, field and the fix."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class InputError(Exception):
+    """Something given to gapscope is at fault: a file, a parameter, a pairing of model and SAE.
+
+    The command line prints ``str(error)`` on one line of stderr and exits 1, without a traceback.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        file: Path | str | None = None,
+        line: int | None = None,
+        field: str | None = None,
+        fix: str | None = None,
+    ) -> None:
+        self.message, self.file, self.line, self.field, self.fix = message, file, line, field, fix
+        super().__init__(self._one_line())
+
+    def _one_line(self) -> str:
+        where = "" if self.file is None else str(self.file)
+        if self.line is not None:
+            where += f":{self.line}" if where else f"line {self.line}"
+        parts = [part for part in (where, self.field, self.message) if part]
+        text = ": ".join(parts) + (f" ({self.fix})" if self.fix else "")
+        return " ".join(text.split())

@@ -1,0 +1,192 @@
+"""Deterministic, atomic writing and strict reading of the plain files behind every artifact.
+
+Whatever is written here has sorted keys, LF line ends, UTF-8 and no NaN, and appears under its name only when whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from gapscope.errors import InputError
+
+
+def round_significant(values: np.ndarray, digits: int) -> np.ndarray:
+    """Round to a number of significant digits; zeros, NaN and infinities stay what they are."""
+    values = np.asarray(values, dtype=np.float64)
+    # Below 1e-290 the power of ten itself would overflow; such a value is as good as its own rounding.
+    finite = np.isfinite(values) & (np.abs(values) > 1e-290)
+    exponent = np.zeros_like(values)
+    exponent[finite] = digits - 1 - np.floor(np.log10(np.abs(values[finite])))
+    # Scaling by a power of ten below one is done by division, so that the result is the nearest short decimal.
+    up, down = 10.0 ** np.maximum(exponent, 0), 10.0 ** np.maximum(-exponent, 0)
+    rounded = np.round(values * up / down) * down / up
+    return np.where(finite, rounded, values)
+
+
+def rounded(value: Any, digits: int = 7) -> Any:
+    """Round every float inside nested dicts and lists to significant digits; numpy scalars become Python's."""
+    if isinstance(value, dict):
+        return {key: rounded(item, digits) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [rounded(item, digits) for item in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float):
+        return float(round_significant(np.array([value]), digits)[0])
+    return value
+
+
+def dump_json(value: Any, *, indent: int | None = None) -> str:
+    """JSON with sorted keys, raw UTF-8 and NaN refused.
+
+    Raises:
+        ValueError: a float is NaN or infinite.
+    """
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, sort_keys=True, indent=indent)
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write a file so that a reader sees the old content or the new one, never half."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write indented JSON, sorted and rounded to seven significant digits."""
+    write_bytes(path, (dump_json(rounded(value), indent=2) + "\n").encode())
+
+
+def write_jsonl(path: Path, rows: Iterable[dict[str, Any]]) -> None:
+    """Write one sorted JSON object a line, in the order given."""
+    write_bytes(path, "".join(dump_json(row) + "\n" for row in rows).encode())
+
+
+def write_csr(path: Path, matrix: sp.csr_matrix | sp.csr_array) -> None:
+    """Write a CSR matrix as scipy's own .npz (``scipy.sparse.load_npz`` reads it); column indices sorted, no zeros kept."""
+    matrix = sp.csr_matrix(matrix)
+    matrix.sum_duplicates()
+    matrix.eliminate_zeros()
+    buffer = io.BytesIO()
+    sp.save_npz(buffer, matrix, compressed=True)
+    write_bytes(path, buffer.getvalue())
+
+
+def read_csr(path: Path) -> sp.csr_matrix:
+    """Read a CSR matrix written by :func:`write_csr`.
+
+    Raises:
+        InputError: the file is absent, is not a sparse .npz, or holds a pickle.
+    """
+    require_file(path)
+    try:
+        matrix = sp.load_npz(path)
+    except Exception as error:  # zipfile, numpy and scipy raise a dozen kinds for a damaged file
+        raise InputError(f"not a readable sparse matrix: {error}", file=path, fix="run the stage that writes it again") from error
+    return sp.csr_matrix(matrix)
+
+
+def require_file(path: Path) -> Path:
+    """Return the path of a file that exists and is not empty, or raise InputError."""
+    if not path.exists():
+        raise InputError("no such file", file=path, fix="check the path, or run the stage that writes it")
+    if path.is_dir():
+        raise InputError("is a directory, a file is needed", file=path)
+    if path.stat().st_size == 0:
+        raise InputError("the file is empty", file=path)
+    return path
+
+
+def read_text(path: Path) -> str:
+    """Read a UTF-8 text file; a byte order mark and CRLF are accepted, other encodings and NUL bytes are not."""
+    data = require_file(path).read_bytes()
+    if b"\x00" in data:
+        line = data[: data.index(b"\x00")].count(b"\n") + 1
+        raise InputError("holds a NUL byte", file=path, line=line, fix="save it as plain UTF-8 text")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise InputError(f"not UTF-8 at byte {error.start}", file=path, line=line, fix="convert the file to UTF-8") from error
+    return text.replace("\r\n", "\n")
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file, naming the line of a syntax error."""
+    try:
+        return json.loads(read_text(path))
+    except json.JSONDecodeError as error:
+        raise InputError(f"not valid JSON: {error.msg}", file=path, line=error.lineno) from error
+
+
+def read_jsonl(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield (line number, object) of a JSON-lines file; blank lines are skipped, anything but an object is refused."""
+    # Only "\n" ends a line: str.splitlines would also cut at U+2028, which is legal inside a JSON string.
+    for number, line in enumerate(read_text(path).split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            fix = "the file may be cut short" if error.pos >= len(line.rstrip()) - 1 else None
+            raise InputError(f"not valid JSON: {error.msg}", file=path, line=number, fix=fix) from error
+        if not isinstance(row, dict):
+            raise InputError("each line must be a JSON object", file=path, line=number)
+        yield number, row
+
+
+@contextmanager
+def atomic_directory(path: Path) -> Iterator[Path]:
+    """Yield an empty directory that becomes ``path`` when the block ends well, and vanishes when it does not."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+    try:
+        yield temporary
+        os.chmod(temporary, 0o755)
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        os.replace(temporary, path)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
+def sha256_file(path: Path) -> str:
+    """The sha256 of a file's bytes, in hexadecimal."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def sha256_tree(path: Path) -> str:
+    """The sha256 of a file, or of a directory's sorted relative names and contents."""
+    if path.is_file():
+        return sha256_file(path)
+    digest = hashlib.sha256()
+    for file in sorted(entry for entry in path.rglob("*") if entry.is_file()):
+        digest.update(f"{file.relative_to(path).as_posix()}\0{sha256_file(file)}\n".encode())
+    return digest.hexdigest()
+
+
+def stable_hash(*parts: object) -> int:
+    """A 64-bit integer from the text of the parts: the seed of whatever is random about one item."""
+    text = "\x1f".join(str(part) for part in parts)
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")

