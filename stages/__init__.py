@@ -1,0 +1,1 @@
+"""One thin click command per stage of dvc.yaml."""

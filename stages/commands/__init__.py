@@ -1,0 +1,1 @@
+"""Commands beside the DAG: what a person asks before, after and around a run."""
