@@ -1,0 +1,100 @@
+"""params.yaml is checked before anything heavy is imported.
+
+What must hold:
+- the committed params.yaml is valid;
+- an unknown key, a wrong type and a broken rule across keys each fail, with the key, its value and the fix on one line;
+- the check takes under two seconds, interpreter start included, and imports no torch.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gapscope.errors import InputError
+from gapscope.params import StageParams, load_params
+
+ROOT = Path(__file__).parent.parent
+
+
+def committed() -> dict[str, Any]:
+    return yaml.safe_load((ROOT / "params.yaml").read_text())
+
+
+def check(tmp_path: Path, raw: Any) -> str:
+    file = tmp_path / "params.yaml"
+    file.write_text(raw if isinstance(raw, str) else yaml.safe_dump(raw))
+    with pytest.raises(InputError) as caught:
+        load_params(file)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_committed_params_are_valid_and_equal_to_the_defaults_of_the_stages() -> None:
+    params = load_params(ROOT / "params.yaml")
+    defaults = StageParams()
+    for name in StageParams.model_fields:
+        assert getattr(params, name) == getattr(defaults, name), f"{name}: params.yaml and the class differ"
+
+
+def test_unknown_key_is_named(tmp_path: Path) -> None:
+    raw = committed()
+    raw["coverage"]["underquantile"] = 0.1
+    assert "coverage.underquantile: unknown parameter" in check(tmp_path, raw)
+
+
+def test_wrong_type_is_not_converted(tmp_path: Path) -> None:
+    raw = committed()
+    raw["threads"] = "2"
+    message = check(tmp_path, raw)
+    assert "threads" in message
+    assert "'2'" in message
+
+
+def test_source_that_does_not_exist_is_named_with_its_key(tmp_path: Path) -> None:
+    raw = committed()
+    slug = next(iter(raw["benchmarks"]))
+    raw["benchmarks"][slug]["source"] = "nowhere"
+    message = check(tmp_path, raw)
+    assert f"benchmarks.{slug}.source is 'nowhere'" in message
+    assert "known:" in message
+
+
+def test_rules_across_keys(tmp_path: Path) -> None:
+    raw = committed()
+    raw["coverage"] = {"under_quantile": 0.9, "over_quantile": 0.1}
+    assert "under_quantile must be below over_quantile" in check(tmp_path, raw)
+    raw = committed()
+    raw["train_sae"]["k"] = raw["train_sae"]["d_sae"]
+    assert "must be below d_sae" in check(tmp_path, raw)
+    raw = committed()
+    del raw["corpus"]
+    assert "no corpus" in check(tmp_path, raw)
+
+
+def test_slugs_only(tmp_path: Path) -> None:
+    raw = committed()
+    raw["models"]["Meta-Llama-3.1"] = dict(next(iter(raw["models"].values())))
+    assert "models" in check(tmp_path, raw)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("a: [1", "not valid YAML"), ("", "empty"), ("- 1\n", "must be a mapping"), ("seed: 1\n", "parameter is missing")],
+)
+def test_damaged_files(tmp_path: Path, text: str, expected: str) -> None:
+    assert expected in check(tmp_path, text)
+
+
+def test_the_check_is_quick_and_light() -> None:
+    code = "import sys, gapscope.params as p, pathlib; p.load_params(pathlib.Path('params.yaml')); print('torch' in sys.modules)"
+    started = time.perf_counter()
+    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert time.perf_counter() - started < 2
+    assert run.stdout.strip() == "False"
