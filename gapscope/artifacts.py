@@ -184,18 +184,33 @@ COVERAGE = Table(
     (
         Column("concept", INT, "index of the SAE latent"),
         Column("benchmark", STRING, "slug, or __suite__ for the mean over benchmarks"),
-        Column("chi_bench", FLOAT, "mean saliency of the concept over the mean of all concepts and items"),
+        Column("chi_bench", FLOAT, "mean saliency of the concept over the mean of all concepts and items", nullable=True),
         Column("n_items", INT, "items on which the concept fires"),
         Column("n_tokens", INT, "tokens on which the concept fires"),
-        Column("firing_rate", FLOAT, "share of unmasked tokens on which the concept fires"),
+        Column("firing_rate", FLOAT, "share of unmasked tokens on which the concept fires", nullable=True),
         Column("chi_bench_unmasked", FLOAT, "chi_bench with special tokens left in", nullable=True),
         Column("reference_rate", FLOAT, "firing rate on the reference corpus", nullable=True),
         Column("log_ratio", FLOAT, "log2 of firing rate here over the reference, at equal tokens", nullable=True),
         Column("log_ratio_low", FLOAT, "lower end of its 95% interval", nullable=True),
         Column("log_ratio_high", FLOAT, "upper end of its 95% interval", nullable=True),
-        Column("published_status", STRING, "missing, under, typical or over by the paper's rule on chi_bench"),
+        Column("published_status", STRING, "missing, under, typical or over by the paper's rule on chi_bench", nullable=True),
         Column("status", STRING, "dead, unexercised, under, typical or over against the reference corpus", nullable=True),
         Column("structural", BOOL, "fires as much on the template with empty content", nullable=True),
+    ),
+)
+
+OVERLAP = Table(
+    "overlap",
+    1,
+    ("benchmark", "other"),
+    (
+        Column("benchmark", STRING, "slug"),
+        Column("other", STRING, "slug of another benchmark; every ordered pair is a row"),
+        Column("n_concepts", INT, "concepts that fire in the benchmark"),
+        Column("n_other", INT, "concepts that fire in the other"),
+        Column("n_shared", INT, "concepts that fire in both"),
+        Column("jaccard", FLOAT, "n_shared over the concepts that fire in either; null where none does", nullable=True),
+        Column("contained", FLOAT, "n_shared over n_concepts: how much of the benchmark the other covers", nullable=True),
     ),
 )
 
