@@ -137,20 +137,30 @@ class CoverageParams(Strict):
         return self
 
 
+class StrataParams(Strict):
+    """Items that are compared with each other: of one benchmark, of about one length, and alike in a meta key."""
+
+    length_bins: Positive = 5
+    meta: str | None = None
+
+
 class PerformanceParams(Strict):
     """The performance stage."""
 
     min_n_eff: Annotated[float, Field(gt=0)] = 20.0
     confidence: Annotated[float, Field(gt=0, lt=1)] = 0.95
-    bootstrap_draws: Positive = 2000
+    alpha: Annotated[float, Field(gt=0, lt=1)] = 0.05
+    strata: StrataParams = StrataParams()
 
 
 class ClusterParams(Strict):
     """The cluster stage."""
 
     extremes: Positive = 60
+    max_concepts: Positive = 2000
     keywords: Positive = 4
     max_cluster_size: Positive = 12
+    max_distance: Share = 0.8
     label_weight: Share = 0.5
 
 
@@ -158,6 +168,7 @@ class ReportParams(Strict):
     """The report stage."""
 
     bins: Positive = 40
+    coverage_bins_per_decade: Positive = 5
     extremes: Positive = 15
 
 
