@@ -22,6 +22,7 @@ STAGES = {
 COMMANDS = {
     "doctor": ("stages.commands.doctor", "What this machine has, and what the parameters need."),
     "preset": ("stages.commands.preset", "List, show and use prepared parameter sets."),
+    "seeds": ("stages.commands.seeds", "Check hand-written seed variants."),
     "summary": ("stages.commands.summary", "What came out of the last run, and where it is."),
 }
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 PRESETS = Path(stages.__file__).parent.parent / "presets"
 
-presets_option = click.option("--presets", type=EXISTING_DIR, default=PRESETS, help="Directory of presets; the repository's own by default.")
+presets_option = click.option("--presets", type=EXISTING_DIR, default=PRESETS, help="Directory of presets, if not the repository's own.")
 
 
 @click.group("preset", context_settings=CONTEXT)
