@@ -23,6 +23,10 @@ from gapscope.errors import InputError
 from gapscope.files import stable_hash
 
 KEYWORDS, NO_LABEL = "keywords", "none"
+"""Values of ``label_source``."""
+
+NO_CONTEXTS = "(no contexts)"
+"""The label of a concept that has none."""
 
 SURROUNDINGS = 0.1
 """Weight of a word on which the concept does not fire; one at the concept's peak weighs 1."""
@@ -166,7 +170,7 @@ def _silence(firing: sp.csr_matrix, concepts: Sequence[int], item_ids: Sequence[
 
 def _label(windows: list[Window], background: Background, silent: set[str], n_keywords: int) -> Label:
     if not windows:
-        return Label("(no contexts)", NO_LABEL)
+        return Label(NO_CONTEXTS, NO_LABEL)
     everything = _stand_out(windows, background)
     order = sorted({window.item_id for window in windows}, key=lambda item: (stable_hash("label", item), item))
     held_out = set(order[: len(order) // HELD_OUT_SHARE])

@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from made_activations import write_contexts
+
+from gapscope.artifacts import CONTEXTS
+from gapscope.competency.labels import area_under_roc, common_words, keyword_labels, learn_background, read_contexts
+from gapscope.competency.words import find_words, weigh_words
+from gapscope.errors import InputError
+
+
+def words(text: str) -> list[str]:
+    return [word for word, _start, _end in find_words(text)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("The cat isn’t at O'Neill's.", ["the", "cat", "isn't", "at", "o'neill's", "."]),
+        ("a_b 3.14\n\n?!", ["a", "_", "b", "3", ".", "14", "\\n", "\\n", "?", "!"]),
+        ("日本語。", ["日本", "本語", "。"]),
+        ("猫 cat猫", ["猫", "cat", "猫"]),
+        ("ภาษา", ["ภา", "าษ", "ษา"]),
+        ("한국어 문장", ["한국어", "문장"]),
+        ("हिन्दी में", ["हिन्दी", "में"]),
+        ("اللُّغة العربية", ["اللُّغة", "العربية"]),
+        ("Straße ÉTÉ", ["strasse", "été"]),
+        (" \t ", []),
+    ],
+)
+def test_words_of_many_scripts(text, expected):
+    assert words(text) == expected
+
+
+def test_spans_point_into_the_text():
+    text = "Don't, 日本語\n!"
+    assert [text[start:end] for _word, start, end in find_words(text)] == ["Don't", ",", "日本", "本語", "\n", "!"]
+
+
+def test_a_word_weighs_as_much_as_its_strongest_piece():
+    # "running" is cut into three pieces, and "run" comes twice.
+    pieces, activations = ["The", " run", "n", "ing", " run", "."], [0.0, 1.0, 0.5, 4.0, 2.0, 3.0]
+    assert weigh_words(pieces, activations) == {"the": 0, "running": 4, "run": 2, ".": 3}
+
+
+WORLD = ["river", "boat", "water", "bank", "loan", "money", "credit", "tree"]
+
+
+def window(*tokens: str) -> list[str]:
+    return [tokens[0], *(f" {token}" for token in tokens[1:])]
+
+
+def make_contexts(directory: Path) -> None:
+    """Concept 0 fires on "river", 1 on "loan", 2 on "?", 3 on "the"; 4 has no context."""
+    generator = np.random.default_rng(0)
+    windows = []
+    for concept, fired in enumerate(["river", "loan", "?", "the"]):
+        for k in range(12):
+            others = list(generator.choice(WORLD, 4))
+            tokens = [*others[:2], "of", "the", fired, *others[2:]] if fired != "the" else [*others[:2], "of", "the", *others[2:]]
+            strengths = [5.0 if token == fired else 0.0 for token in tokens]
+            windows.append((concept, f"i{concept}_{k:02d}", window(*tokens), strengths, "top" if k < 8 else "quantile"))
+    write_contexts(directory, windows)
+
+
+ITEMS = [f"i{concept}_{k:02d}" for concept in range(4) for k in range(12)]
+FIRING = sp.csr_matrix(np.array([[float(item.startswith(f"i{concept}_")) for concept in range(5)] for item in ITEMS]))
+
+
+def labels_of(directory: Path, order: np.ndarray | None = None):
+    table = read_contexts(directory / "contexts.parquet")
+    table = table if order is None else table.take(order)
+    return keyword_labels(table, [0, 1, 2, 3, 4], FIRING, ITEMS, 3)
+
+
+def test_labels_name_what_the_concept_fires_on(tmp_path):
+    make_contexts(tmp_path)
+    labels = labels_of(tmp_path)
+    assert [labels[concept].text.split(", ")[0] for concept in range(5)] == ["river", "loan", "?", "the", "(no contexts)"]
+    assert [labels[concept].source for concept in range(5)] == ["keywords"] * 4 + ["none"]
+    assert labels[4].score is None
+
+
+def test_scores_tell_a_label_that_detects_from_one_that_does_not(tmp_path):
+    make_contexts(tmp_path)
+    labels = labels_of(tmp_path)
+    # Only concept 2's windows hold "?"; all windows hold "the".
+    assert labels[2].score == pytest.approx(1, abs=0.01)
+    assert labels[3].score == pytest.approx(0.5, abs=0.25)
+    assert labels[0].score > 0.7
+
+
+def test_labels_do_not_depend_on_the_order_of_rows(tmp_path):
+    make_contexts(tmp_path)
+    order = np.random.default_rng(1).permutation(48)
+    straight, mixed = labels_of(tmp_path), labels_of(tmp_path, order)
+    assert {concept: label.text for concept, label in mixed.items()} == {concept: label.text for concept, label in straight.items()}
+
+
+def test_weight_is_share_times_rarity_by_hand(tmp_path):
+    # Two windows: "red apple" firing on red, and "green apple" of another concept.
+    write_contexts(tmp_path, [(0, "a", ["red", " apple"], [2.0, 0.0], "top"), (1, "b", ["green", " apple"], [1.0, 0.0], "top")])
+    label = keyword_labels(read_contexts(tmp_path / "contexts.parquet"), [0], sp.csr_matrix((2, 2)), ["a", "b"], 4)[0]
+    assert label.words == pytest.approx({"red": 1 / 1.1 * math.log(1 + 2 / 1), "apple": 0.1 / 1.1 * math.log(1 + 2 / 2)})
+    # Apple weighs 0.063, below a fifth of red's 1.0; one item leaves none to score on.
+    assert (label.text, label.score) == ("red", None)
+
+
+def test_held_out_windows_do_not_write_the_label(tmp_path):
+    make_contexts(tmp_path)
+    table = read_contexts(tmp_path / "contexts.parquet")
+    before = keyword_labels(table, [0], FIRING, ITEMS, 3)[0]
+    changed = 0
+    for item in [f"i0_{k:02d}" for k in range(12)]:
+        rows = table.to_pylist()
+        for row in rows:
+            if row["item_id"] == item:
+                row["tokens"], row["activations"] = ["zebra"], [50.0]
+        altered = CONTEXTS.build({name: [row[name] for row in rows] for name in table.column_names})
+        changed += "zebra" in keyword_labels(altered, [0], FIRING, ITEMS, 3)[0].text
+    assert before.text.startswith("river")
+    assert changed == 8  # of twelve items, four are held out
+
+
+def test_background_counts_windows_not_occurrences(tmp_path):
+    write_contexts(tmp_path, [(0, "a", ["x", " x"], [1.0, 1.0], "top"), (1, "b", ["x", " y"], [1.0, 1.0], "top")])
+    background = learn_background(read_contexts(tmp_path / "contexts.parquet"))
+    assert (background.n_windows, background.counts["x"], background.counts["y"]) == (2, 2, 1)
+    assert background.rarity("never seen") == pytest.approx(math.log(3))
+
+
+def test_common_words_weigh_concepts_equally():
+    assert common_words([{"a": 3.0, "b": 1.0}, {"b": 100.0, "c": 100.0}], 4) == "a, b, c"
+    assert common_words([{"a": 1.0}, {"b": 1.0}], 1) == "a"
+    assert common_words([], 4) == ""
+
+
+@pytest.mark.parametrize(
+    ("positives", "negatives", "area"), [([2, 3], [0, 1], 1), ([0], [1, 2], 0), ([1, 1], [1], 0.5), ([1, 3], [2, 0], 0.75)]
+)
+def test_area_under_roc_by_hand(positives, negatives, area):
+    assert area_under_roc(positives, negatives) == area
+
+
+def test_contexts_of_unequal_length_are_refused(tmp_path):
+    write_contexts(tmp_path, [(0, "a", ["x"], [1.0], "top"), (0, "b", ["x", " y"], [1.0], "top")])
+    with pytest.raises(InputError, match=r"contexts\.parquet:2: activations: has another number"):
+        read_contexts(tmp_path / "contexts.parquet")
