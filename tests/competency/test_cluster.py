@@ -69,7 +69,7 @@ def arguments(run: Path, **changes: Path) -> list[str]:
 
 def test_a_run_is_selected_labelled_grouped_and_named(run, tmp_path):
     inputs = (run / "coverage", run / "performance", run / "activations", run / "sae")
-    metrics = write_clusters(*inputs, tmp_path / "c.parquet", ClusterParams(extremes=3))
+    metrics = write_clusters(*inputs, tmp_path / "c.parquet", ClusterParams(extremes=6))
     rows = CLUSTERS.read(tmp_path / "c.parquet").to_pylist()
     gaps = {row["concept"]: row for row in rows if row["subject"] == "one" and row["cluster"].startswith("gap")}
     assert set(gaps) == {0, 1, 2, 3}
