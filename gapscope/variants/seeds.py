@@ -120,7 +120,8 @@ def check_seeds(seeds: Sequence[Seed]) -> SeedReport:
         "invalid": {slug: {name: failures[slug, name] for name in DIMENSIONS} for slug in TYPES},
         "valid_variants": len(variants),
         "invalid_variants": sum(not seed.valid for seed in seeds),
-        "shortcuts": shortcut_accuracy(variants) if variants else {},
+        "shortcuts": shortcut_accuracy(variants),
+        "nota_gold": sum(item.answer is not None and is_nota(item.choices[item.answer]) for item in valid["critical_testing"]),
     }
     return report
 
@@ -148,8 +149,6 @@ def _position_faults(slug: str, items: Sequence[Item]) -> list[str]:
 
 
 def _shortcut_faults(name: str, items: Sequence[Item], margin: float) -> list[str]:
-    if not items:
-        return []
     found = shortcut_accuracy(items)
     return [
         f"{name}: the {shortcut} choice is right in {share:.1%}, chance is {found['chance']:.1%}"

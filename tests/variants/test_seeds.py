@@ -87,6 +87,13 @@ def test_the_check_finds_missing_types_and_skewed_positions(tmp_path: Path) -> N
     assert "original: the shortest choice is right in 100.0%, chance is 50.0%" in faults
 
 
+def test_none_of_the_above_is_left_out_of_the_shortcuts() -> None:
+    right = Item("a", "t", "a", "Which?", ("long enough", "short", "None of the above"), 0)
+    nota = Item("b", "t", "b", "Which?", ("long enough", "short", "None of the above"), 2)
+    assert shortcut_accuracy([right, nota]) == {"longest": 1.0, "shortest": 0.0, "overlap": 0.5, "chance": 0.5}
+    assert shortcut_accuracy([nota]) == {}
+
+
 def test_ties_share_the_credit() -> None:
     item = Item("a", "t", "a", "Red or blue?", ("red", "tan", "blue"), 0)
     assert credit(item, SHORTCUTS["shortest"]) == 0.5
