@@ -5,12 +5,14 @@ Whatever is written here has sorted keys, LF line ends, UTF-8 and no NaN, and ap
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import io
 import json
 import os
 import shutil
 import tempfile
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -64,8 +66,8 @@ def write_bytes(path: Path, data: bytes) -> None:
     try:
         with os.fdopen(handle, "wb") as stream:
             stream.write(data)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
@@ -116,9 +118,20 @@ def require_file(path: Path) -> Path:
     return path
 
 
-def read_text(path: Path) -> str:
-    """Read a UTF-8 text file; a byte order mark and CRLF are accepted, other encodings and NUL bytes are not."""
+def read_bytes(path: Path) -> bytes:
+    """Read a file whole, unpacked where its name ends in .gz."""
     data = require_file(path).read_bytes()
+    if path.suffix != ".gz":
+        return data
+    try:
+        return gzip.decompress(data)
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"not a readable gzip file: {error}", file=path, fix="it may be cut short; fetch it again") from error
+
+
+def read_text(path: Path) -> str:
+    """Read a UTF-8 text file, gzipped if it ends in .gz; a byte order mark and CRLF are accepted, NUL bytes are not."""
+    data = read_bytes(path)
     if b"\x00" in data:
         line = data[: data.index(b"\x00")].count(b"\n") + 1
         raise InputError("holds a NUL byte", file=path, line=line, fix="save it as plain UTF-8 text")
@@ -161,10 +174,10 @@ def atomic_directory(path: Path) -> Iterator[Path]:
     temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
     try:
         yield temporary
-        os.chmod(temporary, 0o755)
+        temporary.chmod(0o755)
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
-        os.replace(temporary, path)
+        temporary.replace(path)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise

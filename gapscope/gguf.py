@@ -45,7 +45,7 @@ def quantisation_name(gguf_file: Path) -> str:
     if field is None:
         return "unknown"
     try:
-        return LlamaFileType(int(field.contents())).name.removeprefix("MOSTLY_")
+        return str(LlamaFileType(int(field.contents())).name).removeprefix("MOSTLY_")
     except ValueError:
         return "unknown"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gapscope.errors import InputError
-from gapscope.files import read_jsonl, write_jsonl
+from gapscope.files import dump_json, read_jsonl, write_jsonl
 
 FIELDS = ("id", "benchmark", "family", "text", "choices", "answer", "target", "kind", "meta")
 
@@ -48,6 +48,8 @@ class Item:
 def item_faults(item: Item) -> list[tuple[str, str]]:
     """Every (reason slug, explanation) for which an item cannot be used; empty for a sound one."""
     faults: list[tuple[str, str]] = []
+    if not is_text("".join((item.id, item.text, *item.choices, item.target or "", dump_json(item.meta)))):
+        faults.append(("not_text", "holds a character that UTF-8 cannot encode, or NUL"))
     if not item.id.strip():
         faults.append(("no_id", "id is empty"))
     if not item.text.strip():
@@ -57,6 +59,15 @@ def item_faults(item: Item) -> list[tuple[str, str]]:
     elif not item.target:
         faults.append(("no_gold", "neither choices nor a target"))
     return faults
+
+
+def is_text(text: str) -> bool:
+    """Whether UTF-8 can hold the text: JSON may spell half of a surrogate pair (``\\ud800``), which nothing can write."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return "\x00" not in text
 
 
 def _choice_faults(item: Item) -> list[tuple[str, str]]:

@@ -114,7 +114,7 @@ class TextOptions(Strict):
         family: column that groups items made from one another; by default every item is its own family.
         meta: name in ``meta`` -> column.
         file_as: name in ``meta`` for the stem of the file that the row is in.
-        remove: regular expressions (``^`` and ``$`` match at lines) deleted from passage and question.
+        remove: regular expressions (``^`` and ``$`` match at lines) deleted from passage, question and lettered options.
     """
 
     question: str = "question"
