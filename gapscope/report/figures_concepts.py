@@ -24,7 +24,7 @@ UNCALIBRATED = (
     "Bars are the intervals of single concepts, not corrected for choosing the extremes."
 )
 CALIBRATED = (
-    "Filled: told from chance ({n_gap:,} gaps and {n_strength:,} strengths at a false discovery rate of {alpha:g}); hollow: not. "
+    "Filled: told from chance at a false discovery rate of {alpha:g} (gaps: {n_gap:,}, strengths: {n_strength:,}); hollow: not. "
     "Ordered by the shrunk estimate, one concept a finding (+k: further concepts that fire on the same items).\n"
     "Shown is the adjusted score: corrected for guessing, against items of the same benchmark and of similar length. "
     "Bars are the intervals of single concepts, not corrected for choosing the extremes."
