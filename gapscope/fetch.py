@@ -50,7 +50,7 @@ def fetch(slug: str, source: PackageSource | HubSource | PathSource, output: Pat
     Raises:
         InputError: it cannot be had, a sha256 differs from the recorded one, or it holds what may not be opened.
     """
-    state = WorkDirectory(work, "fetch", work_key({"source": source.model_dump()}, []))
+    state = WorkDirectory(work, "fetch", work_key(_downloaded(source), []))
     with atomic_directory(output) as directory:
         match source:
             case PackageSource():
@@ -67,6 +67,12 @@ def fetch(slug: str, source: PackageSource | HubSource | PathSource, output: Pat
         fetched = Fetched(len(files), sum(path.stat().st_size for path in files), sha256_tree(directory))
     state.clear()
     return fetched
+
+
+def _downloaded(source: PackageSource | HubSource | PathSource) -> dict[str, object]:
+    """What decides which bytes are downloaded: a correction of anything else finds them already there."""
+    names = {"packages"} if isinstance(source, PackageSource) else set(type(source).model_fields)
+    return source.model_dump(include=names)
 
 
 @contextmanager

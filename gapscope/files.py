@@ -5,6 +5,7 @@ Whatever is written here has sorted keys, LF line ends, UTF-8 and no NaN, and ap
 
 from __future__ import annotations
 
+import glob
 import gzip
 import hashlib
 import io
@@ -171,7 +172,8 @@ def read_jsonl(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 def atomic_directory(path: Path) -> Iterator[Path]:
     """Yield an empty directory that becomes ``path`` when the block ends well, and vanishes when it does not."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+    _sweep(path)
+    temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.{os.getpid()}."))
     try:
         yield temporary
         temporary.chmod(0o755)
@@ -181,6 +183,24 @@ def atomic_directory(path: Path) -> Iterator[Path]:
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
+
+
+def _sweep(path: Path) -> None:
+    """Remove what a killed run left half-made of ``path``: it would count as part of the directory around it."""
+    for left in path.parent.glob(f".{glob.escape(path.name)}.*.*"):
+        pid = left.name.removeprefix(f".{path.name}.").partition(".")[0]
+        if left.is_dir() and pid.isdigit() and not _running(int(pid)):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def sha256_file(path: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,8 @@ from gapscope.files import dump_json
 from gapscope.params_data import HubSource
 from gapscope.progress import track
 
+logger = logging.getLogger(__name__)
+
 NEVER = ["*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.pickle", "*.py", "*.h5", "*.msgpack", "*.onnx"]
 """What is not brought of a model, whatever ``include`` says: pickles, code, and weights in other forms."""
 
@@ -20,7 +23,12 @@ NEVER = ["*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.pickle", "*.py", "*.h5"
 @contextmanager
 def _one_line(slug: str, source: HubSource) -> Iterator[None]:
     """Turn what the hub's libraries raise (dozens of kinds, some many lines long) into one line."""
+    logger.info("asking the hub for %s", source.repo)
     try:
+        from huggingface_hub.utils import logging as hub_logging
+
+        # An unreachable hub is tried six times over 25 seconds, with two lines a try: one line at the end says it all.
+        hub_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
         yield
     except InputError:
         raise
