@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, StringConstraints, ValidationError, model_validator
 
 from gapscope.errors import InputError
 from gapscope.files import read_text
@@ -53,23 +53,31 @@ class Observer(Strict):
 
 
 class Results(Strict):
-    """How to read a results file as a subject; every column is named, nothing is guessed."""
+    """How to read a results file as a subject; every column and its form is named, nothing is guessed.
+
+    `missing` decides on empty cells. `unscored` leaves such items out, as a failed measurement: the accuracy is that
+    of the answered items. `wrong` counts them as wrong, as leaderboards do with an answer that could not be parsed.
+    """
 
     file: str
     id_column: str = "id"
     id_prefix: str = ""
     score_column: str | None = None
     prediction_column: str | None = None
+    prediction_form: Literal["letter", "index", "text"] | None = None
+    missing: Literal["unscored", "wrong"] = "unscored"
 
     @model_validator(mode="after")
     def _one_of_two(self) -> Results:
         if (self.score_column is None) == (self.prediction_column is None):
             raise ValueError("give exactly one of score_column and prediction_column")
+        if (self.prediction_column is None) != (self.prediction_form is None):
+            raise ValueError("give prediction_form (letter, index or text) with prediction_column, and only with it")
         return self
 
 
 class Model(Strict):
-    """A subject: a local model that is scored here, or imported results of one that is not."""
+    """A subject: a local model that is scored here in `dtype`, or the `results` of one that was scored elsewhere."""
 
     source: Slug
     name: str
@@ -112,10 +120,14 @@ class ExtractActivationsParams(Strict):
 
 
 class ScoreParams(Strict):
-    """The score stage."""
+    """The score stage.
+
+    Where `prepend_bos` is null, a begin-of-text token is put in front if the tokenizer does so by itself. `batch_tokens`
+    bounds the padded tokens of a forward pass, `batch_size` the items in it.
+    """
 
     normaliser: Literal["none", "char", "byte", "token"] = "byte"
-    prompt: str = "Question: {text}\nAnswer:"
+    prompt: Annotated[str, StringConstraints(pattern=r"\{text\}")] = "Question: {text}\nAnswer:"
     separator: str = " "
     prepend_bos: bool | None = None
     max_tokens: Positive = 2048

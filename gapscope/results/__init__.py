@@ -1,0 +1,1 @@
+"""Importers of a subject's per-item results."""
