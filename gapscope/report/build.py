@@ -32,7 +32,7 @@ from gapscope.report.inputs import (
 )
 from gapscope.report.rows import Row
 from gapscope.report.style import house_style
-from gapscope.report.text import one_line
+from gapscope.report.text import one_line, shorten
 
 PLOTS = (
     "coverage_distribution",
@@ -83,21 +83,20 @@ def write_report(paths: ArtifactPaths, plots: Path, figures: Path, setup: Setup)
     observers = _chosen(setup.observers, found_observers(paths), paths.coverage, "coverage")
     suite = read_suite(paths.items / "items.jsonl", read_rows(paths.activations / next(iter(observers))))
     tables: dict[str, list[Row]] = {name: [] for name in PLOTS}
-    scored: set[str] = set()
+    names: dict[str, str] = {}
     with house_style(), atomic_directory(figures) as drawn, atomic_directory(plots) as written:
         for observer, observer_name in observers.items():
             coverage = read_coverage(paths.coverage / observer / "coverage.parquet")
             _observer(paths, observer, observer_name, coverage, setup, tables, drawn)
             subjects = _chosen(setup.models, found_subjects(paths, observer), paths.performance / observer, "performance")
             for subject, subject_name in track(subjects.items(), f"figures of {observer}", len(subjects), "subject"):
-                if subject not in scored:
-                    scored.add(subject)
+                if subject not in names:
+                    names[subject] = subject_name
                     file = paths.scores / subject / "scores.parquet"
                     tables["accuracy_by_benchmark"] += accuracy_by_benchmark(subject, file, suite, setup.confidence)
                 mean = mean_over_benchmarks(tables["accuracy_by_benchmark"], subject)
                 about = Context(subject_name, observer_name, setup.min_n_eff, setup.alpha, mean)
                 _subject(_pair(paths, observer, subject, about, coverage, setup), setup, tables, drawn)
-        names = {subject: one_line(setup.models.get(subject, subject)) for subject in scored}
         draw_accuracy(tables["accuracy_by_benchmark"], names, setup.confidence, drawn / "accuracy_by_benchmark")
         for name in PLOTS:
             data.write_rows(written / f"{name}.json", tables[name])
@@ -112,7 +111,7 @@ def _chosen(wanted: Mapping[str, str], found: list[str], directory: Path, stage:
     absent = sorted(set(names) - set(found))
     if absent or not names:
         raise InputError(f"has no table of {', '.join(absent) or 'anything'}", file=directory, fix=f"run the {stage} stage")
-    return {slug: one_line(name) for slug, name in names.items()}
+    return {slug: shorten(one_line(name), 60) for slug, name in names.items()}
 
 
 def _kib(directory: Path) -> int:

@@ -28,7 +28,7 @@ def draw_accuracy(rows: list[Row], names: dict[str, str], confidence: float, ste
     only = names[next(iter(by_subject))] if len(by_subject) == 1 else None
     title = f"Accuracy of {only or 'the subjects'} by benchmark"
     height = (0.27 if only else 0.13 * len(by_subject) + 0.16) * len(benchmarks) + 0.9
-    figure, axes = new_figure(7.2, height + 0.18 * (len(by_subject) // 2), title, caption)
+    figure, axes = new_figure(7.2, height + 0.18 * len(by_subject), title, caption)
     for index, (subject, cells) in enumerate(by_subject.items()):
         _draw_subject(axes, [cells[name] for name in benchmarks], index, len(by_subject), names[subject])
     places = np.arange(len(benchmarks))
@@ -41,7 +41,7 @@ def draw_accuracy(rows: list[Row], names: dict[str, str], confidence: float, ste
     axes.set_xlabel("mean score of the items")
     axes.tick_params(axis="y", length=0)
     only_grid(axes, "x")
-    legend_above(axes, 2)
+    legend_above(axes)
     save(figure, stem, title, caption)
 
 
@@ -60,7 +60,7 @@ def _draw_subject(axes: Axes, cells: list[Row], index: int, n_subjects: int, nam
         markersize=4.5,
         elinewidth=1.2,
         capsize=2,
-        label=shorten(name, 40),
+        label=shorten(name, 44),
         clip_on=False,
     )
 

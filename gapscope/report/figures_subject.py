@@ -51,7 +51,7 @@ def draw_performance_distribution(rows: list[Row], about: Context, stem: Path) -
         name_line(axes, about.mean, f"mean over benchmarks {about.mean:.2f}")
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     only_grid(axes, "y")
-    legend_above(axes, 2)
+    legend_above(axes)
     save(figure, stem, title, caption)
 
 
@@ -95,7 +95,7 @@ def draw_coverage_performance(rows: list[Row], about: Context, stem: Path) -> No
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.xaxis.set_major_formatter(FuncFormatter(power_of_ten))
     if axes.get_legend_handles_labels()[0]:
-        legend_above(axes, 2)
+        legend_above(axes)
     save(figure, stem, title, caption)
 
 

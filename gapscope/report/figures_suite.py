@@ -50,7 +50,7 @@ def draw_coverage_distribution(rows: list[Row], n_concepts: int, observer: str, 
     axes.set_ylim(bottom=0)
     name_line(axes, 0, "average concept")
     only_grid(axes, "y")
-    legend_above(axes, 2)
+    legend_above(axes)
     save(figure, stem, title, caption)
 
 
@@ -94,7 +94,7 @@ def draw_missing(rows: list[Row], observer: str, stem: Path) -> None:
     axes.set_xlabel("concepts that never fire (percentages: special tokens masked)")
     axes.tick_params(axis="y", length=0)
     only_grid(axes, "x")
-    legend_above(axes, 2)
+    legend_above(axes)
     save(figure, stem, title, caption)
 
 

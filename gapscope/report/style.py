@@ -105,8 +105,10 @@ def only_grid(axes: Axes, axis: str) -> None:
     axes.grid(True, axis=axis)  # type: ignore[arg-type]
 
 
-def legend_above(axes: Axes, columns: int) -> None:
-    """The legend over the axes' right end, where it can hide no data."""
+def legend_above(axes: Axes, columns: int = 2) -> None:
+    """The legend over the axes' right end, where it can hide no data; long names one below the other."""
+    if max(len(label) for label in axes.get_legend_handles_labels()[1]) > 36:
+        columns = 1
     axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=columns, borderaxespad=0.2)
 
 
@@ -128,6 +130,9 @@ def colours_of(name: str) -> Colormap:
 def save(figure: Figure, stem: Path, title: str, description: str) -> None:
     """Write ``<stem>.svg`` and ``<stem>.png`` without dates, versions or random ids."""
     svg, png = io.BytesIO(), io.BytesIO()
+    # Lay out once, for both files: it takes longer than drawing.
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
     about = {"Title": title, "Description": description}
     figure.savefig(svg, format="svg", metadata={**about, "Date": None, "Creator": None, "Format": None, "Type": None})
     # A viewer without our font takes the next nearest in width.

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 from gapscope.artifacts import CLUSTERS, COVERAGE, OVERLAP, PERFORMANCE, ROWS, SCORES, SUITE
 from gapscope.items import Item, write_items
@@ -171,9 +170,3 @@ def setup_for(**changes: Any) -> Setup:
     return Setup(
         **{"report": ReportParams(), "min_n_eff": 20.0, "alpha": 0.05, "confidence": 0.95, "observers": {}, "models": {}, **changes}
     )
-
-
-@pytest.fixture(scope="session")
-def small_run(tmp_path_factory: pytest.TempPathFactory) -> ArtifactPaths:
-    """Three benchmarks, 120 items, 64 concepts."""
-    return make_run(tmp_path_factory.mktemp("run"), Shape())
