@@ -1,0 +1,106 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from made_run import Shape, make_run
+
+from gapscope.report.summary_text import _flat
+from stages.commands.summary import main as summary
+from stages.report import main as report
+
+LABELS = ("[red]energy[/red] \x1b[31mheat", "water, plant")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> Path:
+    root = tmp_path_factory.mktemp("run")
+    make_run(root / "data", Shape(n_concepts=40, labels=LABELS))
+    (root / "metrics/train_sae").mkdir(parents=True)
+    (root / "metrics/train_sae/obs.json").write_text('{"heldout": {"fvu": 0.218, "l0": 32.0, "n_tokens": 200000}}')
+    return root
+
+
+def options(root: Path, *more: str) -> list[str]:
+    paths = [f"--{name}={root / name}" for name in ("data", "metrics", "plots")]
+    return [f"--params={root / 'params.yaml'}", *paths, *more]
+
+
+def test_json_holds_the_run(run: Path) -> None:
+    result = CliRunner().invoke(summary, options(run, "--json", "--concepts", "2"))
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert found["suite"]["n_items"] == 120
+    assert found["suite"]["n_benchmarks"] == 3
+    assert found["observers"]["obs"]["n_concepts"] == 40
+    assert 0 <= found["observers"]["obs"]["missing_share"] <= 1
+    assert found["subjects"]["subj"]["low"] < found["subjects"]["subj"]["accuracy"] < found["subjects"]["subj"]["high"]
+    assert found["subjects"]["subj"]["n"] + found["subjects"]["subj"]["n_unscored"] == 120
+    concepts = found["concepts"]["obs"]["subj"]
+    assert len(concepts["worst"]) == len(concepts["best"]) == 2
+    assert concepts["worst"][0]["value"] < 0 < concepts["best"][0]["value"]
+    assert {concept["label"] for concept in concepts["worst"] + concepts["best"]} <= {"[red]energy[/red] [31mheat", "water, plant"}
+    assert found["absent"] == []
+
+
+def test_text_names_what_matters_and_reads_no_markup(run: Path) -> None:
+    result = CliRunner().invoke(summary, options(run))
+    assert result.exit_code == 0, result.output
+    for expected in ("120 items in 3 benchmarks", "FVU 0.218", "L0 32", "the suite misses", "worst", "best", "n_eff"):
+        assert expected in result.stdout, expected
+    assert "[red]energy[/red] [31mheat" in result.stdout
+    assert "\x1b" not in result.stdout
+
+
+def test_nothing_there_is_said_and_is_no_failure(tmp_path: Path) -> None:
+    for more in ((), ("--json",)):
+        result = CliRunner().invoke(summary, options(tmp_path, *more))
+        assert result.exit_code == 0, result.output
+        assert "items.jsonl: no such file" in result.stdout
+        assert "no observer's coverage" in result.stdout
+
+
+def test_a_damaged_file_is_named_and_the_rest_is_shown(run: Path, tmp_path: Path) -> None:
+    make_run(tmp_path / "data", Shape(n_concepts=40))
+    (tmp_path / "data/performance/obs/subj.parquet").write_bytes(b"PAR1 not")
+    result = CliRunner().invoke(summary, options(tmp_path, "--json"))
+    found = json.loads(result.stdout)
+    assert any("subj.parquet: not a readable Parquet file" in line for line in found["absent"])
+    assert any("train_sae/obs.json: no such file" in line for line in found["absent"])
+    assert found["observers"]["obs"]["n_concepts"] == 40
+    assert found["concepts"]["obs"]["subj"] is None
+
+
+def test_flat_finds_numbers_at_any_depth() -> None:
+    assert _flat({"a": {"fvu": 1.0, "b": {"l0": 2}}, "fvu": 3}) == {"fvu": 1.0, "l0": 2}
+
+
+def stage_options(root: Path, out: Path) -> list[str]:
+    names = ("items", "activations", "coverage", "performance", "clusters", "scores")
+    return [*(f"--{name}={root / 'data' / name}" for name in names), f"--plots={out / 'data'}", f"--figures={out / 'figures'}"]
+
+
+def test_the_stage_writes_both_outputs_and_tells(run: Path, tmp_path: Path) -> None:
+    result = CliRunner().invoke(report, [*stage_options(run, tmp_path), "--json"])
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["n_plots"] == 8
+    assert len(list((tmp_path / "figures").glob("*.svg"))) == 7
+    assert "8 plots" in result.stderr
+
+
+def test_the_stage_names_a_fault_on_one_line_and_leaves_nothing(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    arguments = [
+        f"--clusters={tmp_path / 'empty'}" if option.startswith("--clusters") else option for option in stage_options(run, tmp_path)
+    ]
+    result = CliRunner().invoke(report, arguments)
+    assert result.exit_code == 1
+    assert "obs.parquet: no such file" in result.stderr.splitlines()[-1]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty"]
+
+
+def test_help_needs_no_matplotlib() -> None:
+    code = "import sys; from stages.report import main; main(['--help'], standalone_mode=False); sys.exit('matplotlib' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, cwd=Path(__file__).parents[2])
