@@ -8,7 +8,7 @@ What the metrics file says, in plain words (the README quotes these):
   under the ROC curve; 0.5 is guessing); ``n_scored``: concepts with such a score.
 - ``coverage`` and ``subjects.<subject>.<kind>``: concepts of each kind and the clusters they form; ``n_left_out``: concepts
   of the kind beyond cluster.max_concepts. Kinds: gap and strength are flagged at the stated error rate, lowest and highest
-  are the ends of the raw chi_model ranking that are not.
+  are the ends of the rankings, by raw chi_model and by the shrunk estimate, that are not.
 """
 
 from __future__ import annotations

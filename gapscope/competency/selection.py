@@ -1,4 +1,4 @@
-"""Which concepts are worth a look: gaps and strengths of each subject, the ends of the published ranking, coverage gaps."""
+"""Which concepts are worth a look: gaps and strengths of each subject, the ends of its rankings, coverage gaps."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Selection:
     """One kind of concept that stands out.
 
     Attributes:
-        kind: gap, strength (flagged), lowest, highest (ends of the raw ranking, not flagged) or coverage.
+        kind: gap, strength (flagged), lowest, highest (ends of the rankings, not flagged) or coverage.
         subject: slug, or None for coverage.
         concepts: ascending indices.
         n_left_out: concepts of the kind beyond the limit.
@@ -62,26 +62,30 @@ class _SuiteRows:
 
 
 def select_subject(path: Path, subject: str, structural: set[int], extremes: int, limit: int) -> list[Selection]:
-    """Gaps, strengths, and the lowest and highest supported concepts by chi_model that are neither.
+    """Gaps, strengths, and the lowest and highest supported concepts, by chi_model or by shrunk, that are neither.
 
     Gaps and strengths are those of the suite, the surest first (by p) where there are more than ``limit``. The ends of the
     raw ranking are the published way to look for gaps; they are told apart from gaps because chance puts concepts there too.
+    The ends by shrunk, where it is there, are what the report shows beside the gaps.
 
     Raises:
         InputError: the performance table is absent, damaged or has no suite rows.
     """
-    rows = _SuiteRows.read(PERFORMANCE, path, ["chi_model", "p", "status"])
+    rows = _SuiteRows.read(PERFORMANCE, path, ["chi_model", "adjusted", "shrunk", "p", "status"])
     content = ~np.isin(rows.concepts, list(structural))
     surest = rows.numbers("p")
     flags = {kind: rows.equals("status", kind) & content for kind in ("gap", "strength")}
     chosen = [_first(kind, subject, rows.concepts, surest, flag, limit) for kind, flag in flags.items()]
-    chi = rows.numbers("chi_model")
     supported = rows.equals("status", *SUPPORTED) & content
     ends = min(extremes, int(supported.sum()) // 2)
-    flagged = {concept for selection in chosen for concept in selection.concepts}
-    for kind, order in (("lowest", chi), ("highest", -chi)):
-        end = _first(kind, subject, rows.concepts, order, supported, ends)
-        chosen.append(Selection(kind, subject, [concept for concept in end.concepts if concept not in flagged]))
+    taken = {concept for selection in chosen for concept in selection.concepts}
+    rankings = [rows.numbers("chi_model")]
+    if np.isfinite(rows.numbers("shrunk")[supported]).all():
+        rankings.append(_places(rows.numbers("shrunk"), rows.numbers("adjusted")))
+    for kind, sign in (("lowest", 1), ("highest", -1)):
+        found = {concept for order in rankings for concept in _first(kind, subject, rows.concepts, sign * order, supported, ends).concepts}
+        chosen.append(Selection(kind, subject, sorted(found - taken)))
+        taken |= found
     return chosen
 
 
@@ -103,6 +107,13 @@ def select_coverage(path: Path, limit: int) -> tuple[Selection, set[int]]:
         mask, order = rows.equals("published_status", "missing", "under"), rows.numbers("chi_bench")
     gaps = _first("coverage", None, rows.concepts, order, mask & ~structural, limit)
     return gaps, set(rows.concepts[structural].tolist())
+
+
+def _places(first: FloatArray, second: FloatArray) -> FloatArray:
+    """The place of each in rising order of ``first``, of equals in rising order of ``second``."""
+    places: FloatArray = np.empty(len(first))
+    places[np.lexsort((second, first))] = np.arange(len(first))
+    return places
 
 
 def _first(kind: str, subject: str | None, concepts: IntArray, order: FloatArray, mask: np.ndarray, limit: int) -> Selection:

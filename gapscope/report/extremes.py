@@ -77,7 +77,7 @@ def rank_extremes(
 
     Where the table is calibrated: gaps (strengths) in the order of ``shrunk``, one of each finding, and if these are fewer
     than ``count`` the rest of the tested concepts in the same order, with their status. Where it is not: the supported
-    concepts in the order of chi_model. Ties: more support first, then the lower index.
+    concepts in the order of chi_model. Ties: the more extreme adjusted score, more support, the lower index.
     """
     calibrated = is_calibrated(performance)
     usable = supported(performance, min_n_eff) & ~np.isin(performance["concept"], list(structural))
@@ -101,7 +101,8 @@ def rank_extremes(
 
 def _ordered(performance: Performance, rows: np.ndarray, by: str, sign: int) -> list[int]:
     """Rows with the lowest value first (sign 1) or the highest (sign -1)."""
-    keys = (performance["concept"][rows], -performance["n_eff"][rows], sign * performance[by][rows])
+    support = (performance["concept"][rows], -performance["n_eff"][rows])
+    keys = (*support, sign * performance["adjusted"][rows], sign * performance[by][rows])
     ordered: list[int] = rows[np.lexsort(keys)].tolist()
     return ordered
 
