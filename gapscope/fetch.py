@@ -217,6 +217,10 @@ def _bring_path(slug: str, source: PathSource, directory: Path) -> None:
     path = Path(source.path).expanduser()
     if not path.exists():
         raise InputError("no such file or directory", file=path, field=f"sources.{slug}.path", fix="correct the path")
+    if source.include:
+        _copy_included(path, source.include, directory, f"sources.{slug}.include")
+        _check_sha256(source.sha256, sha256_tree(directory), f"sources.{slug} ({path})")
+        return
     _check_sha256(source.sha256, sha256_tree(path), f"sources.{slug} ({path})")
     if path.is_dir():
         _publish(path, directory, source.gguf)
@@ -225,6 +229,17 @@ def _bring_path(slug: str, source: PathSource, directory: Path) -> None:
     else:
         # A copy, never a link: DVC makes what it caches read-only, and the user's file must stay as it was.
         shutil.copyfile(path, directory / path.name)
+
+
+def _copy_included(origin: Path, include: list[str], directory: Path, field: str) -> None:
+    for pattern in include:
+        files = [path for path in sorted(origin.glob(pattern)) if path.is_file()]
+        if not files:
+            raise InputError(f"no file matches {pattern!r}", file=origin, field=field, fix="correct the path")
+        for path in files:
+            target = directory / path.relative_to(origin)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, target)
 
 
 def _publish(origin: Path, directory: Path, gguf: str | None) -> None:

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import Field, StringConstraints, ValidationError, model_validator
+from pydantic import Discriminator, Field, StringConstraints, Tag, ValidationError, model_validator
 
 from gapscope.errors import InputError
 from gapscope.files import read_text
-from gapscope.params_data import Benchmark, Corpus, HubSource, ItemsParams, PackageSource, PathSource, Source
+from gapscope.params_data import Benchmark, Corpus, HubSource, ItemsParams, LogResults, PackageSource, PathSource, Source
 from gapscope.params_types import Count, Dtype, Positive, Share, Slug, Strict
 
 # Kept importable from here: whoever reads parameters need not know which file declares which.
@@ -53,18 +53,22 @@ class Observer(Strict):
 
 
 class Results(Strict):
-    """How to read a results file as a subject; every column and its form is named, nothing is guessed.
+    """How to read a plain table of results as a subject; every column and its form is named, nothing is guessed.
 
+    `prediction_form` says what the answers are: a choice's letter, its index from 0, or its text word for word; for
+    free-form items also `exact` (text, but for case, white space and marks around it) and `number` (the number that a
+    solution ends with).
     `missing` decides on empty cells. `unscored` leaves such items out, as a failed measurement: the accuracy is that
     of the answered items. `wrong` counts them as wrong, as leaderboards do with an answer that could not be parsed.
     """
 
+    format: Literal["plain"] = "plain"
     file: str
     id_column: str = "id"
     id_prefix: str = ""
     score_column: str | None = None
     prediction_column: str | None = None
-    prediction_form: Literal["letter", "index", "text"] | None = None
+    prediction_form: Literal["letter", "index", "text", "exact", "number"] | None = None
     missing: Literal["unscored", "wrong"] = "unscored"
 
     @model_validator(mode="after")
@@ -72,8 +76,13 @@ class Results(Strict):
         if (self.score_column is None) == (self.prediction_column is None):
             raise ValueError("give exactly one of score_column and prediction_column")
         if (self.prediction_column is None) != (self.prediction_form is None):
-            raise ValueError("give prediction_form (letter, index or text) with prediction_column, and only with it")
+            raise ValueError("give prediction_form (letter, index, text, exact or number) with prediction_column, and only with it")
         return self
+
+
+def _results_kind(value: Any) -> str:
+    given = value.get("format", "plain") if isinstance(value, dict) else getattr(value, "format", "plain")
+    return "plain" if given == "plain" else "log"
 
 
 class Model(Strict):
@@ -82,7 +91,7 @@ class Model(Strict):
     source: Slug
     name: str
     dtype: Dtype = "float32"
-    results: Results | None = None
+    results: Annotated[Annotated[Results, Tag("plain")] | Annotated[LogResults, Tag("log")], Discriminator(_results_kind)] | None = None
 
 
 class TrainSaeParams(Strict):

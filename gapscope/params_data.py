@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
-from gapscope.params_types import Positive, Sha256, Slug, Strict
+from gapscope.params_types import LogFormat, Positive, Sha256, Slug, Strict
 
 
 def _inside(pattern: str) -> str:
@@ -91,12 +91,16 @@ class HubSource(Strict):
 
 
 class PathSource(Strict):
-    """A file or a directory on this machine, with the sha256 it had when it was chosen."""
+    """A file or a directory on this machine, with the sha256 it had when it was chosen.
+
+    ``include`` brings only some files of a directory, and the sha256 is theirs.
+    """
 
     kind: Literal["path"]
     licence: str
     path: str
     sha256: Sha256
+    include: list[Inside] = Field(default_factory=list)
     gguf: Inside | None = None
 
 
@@ -223,7 +227,43 @@ class ItemsBenchmark(BenchmarkBase):
     format: Literal["items"]
 
 
-Benchmark = Annotated[LetteredBenchmark | YesNoBenchmark | RowsBenchmark | ItemsBenchmark, Field(discriminator="format")]
+class ResultsBenchmark(BenchmarkBase):
+    """The questions inside a log of results, for who has nothing but the log.
+
+    Attributes:
+        log: what wrote it.
+        metric: only the items that this metric scores; of an arena, the battles of one side.
+    """
+
+    format: Literal["results"]
+    log: LogFormat
+    metric: str | None = None
+
+
+Benchmark = Annotated[
+    LetteredBenchmark | YesNoBenchmark | RowsBenchmark | ItemsBenchmark | ResultsBenchmark,
+    Field(discriminator="format"),
+]
+
+
+class LogResults(Strict):
+    """A subject's results in a log that says what it holds.
+
+    Attributes:
+        format: what wrote it.
+        files: paths or globs inside the source.
+        metric: which of the log's metrics is the score; needed where there are several. Of an arena, the side studied.
+        filter: which of the log's ways to parse a reply; needed where there are several.
+        join: how answers find their items: by id, then by hash, then by text (auto), or by one of them alone.
+        id_prefix: what to put before the log's ids.
+    """
+
+    format: LogFormat
+    files: Annotated[list[Inside], Field(min_length=1)]
+    metric: str | None = None
+    filter: str | None = None
+    join: Literal["auto", "id", "hash", "text"] = "auto"
+    id_prefix: str = ""
 
 
 class CorpusFile(Strict):

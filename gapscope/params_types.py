@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 Slug = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]+$")]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Dtype = Literal["float32", "bfloat16", "float16"]
+LogFormat = Literal["lm_eval", "inspect", "lighteval", "arena"]
 Share = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[int, Field(gt=0)]
 Count = Annotated[int, Field(ge=0)]

@@ -29,6 +29,7 @@ class ItemScore:
         logprobs: natural log-probability of each choice, before any normaliser.
         reason: slug of the reason why the item is unscored, or None.
         n_truncated: tokens of the item that the subject did not read.
+        chance: expected score of a blind guess, where it is not the item's own (:attr:`gapscope.items.Item.chance`).
     """
 
     item_id: str
@@ -37,6 +38,12 @@ class ItemScore:
     logprobs: tuple[float, ...] | None = None
     reason: str | None = None
     n_truncated: int = 0
+    chance: float | None = None
+
+
+def chance_of(item: Item, score: ItemScore) -> float:
+    """Expected score of a blind guess at an item, scored in this way."""
+    return item.chance if score.chance is None else score.chance
 
 
 def choose(item: Item, logprobs: Sequence[float], normaliser: Normaliser, n_tokens: Sequence[int], n_truncated: int = 0) -> ItemScore:
@@ -85,7 +92,7 @@ def write_scores(output: Path, items: list[Item], scores: Iterable[ItemScore]) -
     columns: dict[str, list[Any]] = {
         "item_id": [item.id for item, _ in rows],
         "score": [score.score for _, score in rows],
-        "chance": [item.chance for item, _ in rows],
+        "chance": [chance_of(item, score) for item, score in rows],
         "prediction": [score.prediction for _, score in rows],
         "logprobs": [None if score.logprobs is None else rounded(score.logprobs) for _, score in rows],
         "scored": [score.score is not None for _, score in rows],
@@ -129,5 +136,6 @@ def _accuracy(rows: list[tuple[Item, ItemScore]]) -> dict[str, Any]:
     if scored:
         mean = math.fsum(value for _, value in scored) / len(scored)
         low, high = wilson_interval(mean, len({item.family for item, _ in scored}))
-        entry |= {"accuracy": mean, "low": low, "high": high, "chance": math.fsum(item.chance for item, _ in scored) / len(scored)}
+        chances = [chance_of(item, score) for item, score in rows if score.score is not None]
+        entry |= {"accuracy": mean, "low": low, "high": high, "chance": math.fsum(chances) / len(scored)}
     return entry

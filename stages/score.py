@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @click.option("--id-prefix", default="", help="Of --results: what to put before each id.")
 @click.option("--score-column", help="Of --results: a column of scores from 0 to 1.")
 @click.option("--prediction-column", help="Of --results: a column of answers to compare with gold.")
-@click.option("--prediction-form", type=click.Choice(["letter", "index", "text"]), help="Of --results: what the answers are.")
+@click.option("--prediction-form", type=click.Choice(["letter", "index", "text", "exact", "number"]), help="Of --results: the answers.")
 @click.option(
     "--missing", type=click.Choice(["unscored", "wrong"]), default="unscored", show_default=True, help="Of --results: empty cells."
 )
@@ -47,20 +47,20 @@ def main(items_file: Path, output: Path, common: Common, dtype: str | None, devi
     params = common.params
     chosen = {key: options[key] for key in ("batch_size", "normaliser") if options[key] is not None}
     score_params = params.score.model_copy(update=chosen)
-    model, model_dir, results_file = _subject(params, options)
+    model, source = _subject(params, options)
     items = first_of_each(read_items(items_file), limit)
     with common.stage() as record:
         counts: dict[str, int] = {}
         work = None
         if model.results is not None:
-            from gapscope.results.plain import import_results
+            from gapscope.results.subject import import_subject
 
-            scores, counts = import_results(results_file, items, model.results)
+            scores, counts = import_subject(source, items, model.results)
         else:
             from gapscope.scoring import score_model
 
             how = {"dtype": dtype or model.dtype, "device": device, "threads": params.threads}
-            scores, work = score_model(model_dir, items, score_params, Path(".work"), **how)
+            scores, work = score_model(source, items, score_params, Path(".work"), **how)
             record.details |= how
         with atomic_directory(output) as directory:
             write_scores(directory, items, scores)
@@ -71,8 +71,8 @@ def main(items_file: Path, output: Path, common: Common, dtype: str | None, devi
         click.echo(f"{record.metrics['n']} of {len(items)} items scored, mean accuracy over benchmarks {shown}; {output}", err=True)
 
 
-def _subject(params: Any, options: dict[str, Any]) -> tuple[Model, Path, Path]:
-    """The subject, its model directory and its results file, of --model-key or of the options."""
+def _subject(params: Any, options: dict[str, Any]) -> tuple[Model, Path]:
+    """The subject, and the directory with its weights or its results, of --model-key or of the options."""
     from pydantic import ValidationError
 
     from gapscope.params import Model, Params, Results
@@ -81,20 +81,19 @@ def _subject(params: Any, options: dict[str, Any]) -> tuple[Model, Path, Path]:
     if sum(given is not None for given in (key, model_dir, file)) != 1:
         raise click.UsageError("give one of --model, --results and --model-key")
     if model_dir is not None:
-        return Model(source="local", name=model_dir.name), model_dir, model_dir
+        return Model(source="local", name=model_dir.name), model_dir
     if file is not None:
         names = ("id_column", "id_prefix", "score_column", "prediction_column", "prediction_form", "missing")
         try:
             results = Results(file=file.name, **{name: options[name] for name in names})
         except ValidationError as error:
             raise click.UsageError(error.errors()[0]["msg"].removeprefix("Value error, ")) from error
-        return Model(source="local", name=file.stem, results=results), file.parent, file
+        return Model(source="local", name=file.stem, results=results), file.parent
     if source is None or not isinstance(params, Params):
         raise click.UsageError("--model-key needs --source and --params")
     if key not in params.models:
         raise click.BadParameter(f"no {key!r} under models: (known: {', '.join(params.models)})", param_hint="--model-key")
-    model = params.models[key]
-    return model, source, source / (model.results.file if model.results else "")
+    return params.models[key], source
 
 
 if __name__ == "__main__":

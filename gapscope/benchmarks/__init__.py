@@ -21,6 +21,7 @@ from gapscope.params_data import (
     Benchmark,
     ItemsBenchmark,
     LetteredBenchmark,
+    ResultsBenchmark,
     RowsBenchmark,
     RowsOptions,
     TextOptions,
@@ -75,6 +76,10 @@ def read_benchmark(slug: str, benchmark: Benchmark, directory: Path) -> Benchmar
     if isinstance(benchmark, ItemsBenchmark):
         items = [replace(item, benchmark=slug) for file in files for item in _items_of(file)]
         n_rows, dropped = len(items), Counter[str]()
+    elif isinstance(benchmark, ResultsBenchmark):
+        from gapscope.results.bring import bring_benchmark
+
+        items, dropped, n_rows = bring_benchmark(slug, benchmark, files)
     else:
         options, gold = _reader(benchmark)
         items, dropped = _items_of_rows(slug, benchmark.kind, options, gold, files)

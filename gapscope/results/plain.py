@@ -17,9 +17,13 @@ from gapscope.benchmarks.reading import Row, read_rows
 from gapscope.errors import InputError
 from gapscope.items import Item
 from gapscope.params import Results
+from gapscope.results.policies import apply_policy, references_of
 from gapscope.scores import ItemScore
 
 logger = logging.getLogger(__name__)
+
+POINTING = ("letter", "index", "text")
+"""Forms of an answer that name one of the item's choices."""
 
 TRUTH = {"true": 1.0, "false": 0.0}
 
@@ -46,7 +50,7 @@ def import_results(path: Path, items: list[Item], results: Results) -> tuple[lis
             scores.append(ItemScore(item.id, 0.0) if results.missing == "wrong" else ItemScore(item.id, reason="missing"))
             continue
         score = _from_score(item, cell, path, line, results) if results.score_column else _from_prediction(item, cell, path, line, results)
-        n_not_a_choice += bool(results.prediction_column and item.choices and score.prediction not in _indices(item))
+        n_not_a_choice += results.prediction_form in POINTING and bool(item.choices) and score.prediction not in _indices(item)
         scores.append(score)
     n_matched = sum(item.id in rows for item in items)
     counts = {"n_without_result": len(items) - n_matched, "n_without_item": len(rows) - n_matched}
@@ -102,6 +106,8 @@ def _from_prediction(item: Item, cell: Any, path: Path, line: int, results: Resu
         raise InputError(f"{cell!r} is no answer", file=path, line=line, field=field)
     # A column of whole numbers with a gap in it is a column of floats to most writers of Parquet.
     text = str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell).strip()
+    if results.prediction_form in ("exact", "number"):
+        return ItemScore(item.id, apply_policy(results.prediction_form, text, references_of(item)), text)
     if results.prediction_form == "text":
         chosen = [str(k) for k, choice in enumerate(item.choices) if choice.strip() == text]
         prediction = chosen[0] if chosen else text
