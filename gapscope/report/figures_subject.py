@@ -15,7 +15,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from gapscope.report.figures_suite import power_of_ten
 from gapscope.report.rows import SUPPORTED, UNSUPPORTED, Row, column
-from gapscope.report.style import BLUE, GREY, VERMILLION, colours_of, legend_above, name_line, new_figure, only_grid, save
+from gapscope.report.style import BLUE, GREY, VERMILLION, colours_of, counts_axis, legend_above, name_line, new_figure, only_grid, save
 
 BAR_TICKS = (1, 3, 10, 30, 100, 300, 1000, 3000, 10_000)
 MIN_FOR_QUARTILES = 10
@@ -47,9 +47,9 @@ def draw_performance_distribution(rows: list[Row], about: Context, stem: Path) -
     axes.stairs(enough, edges, fill=True, color=BLUE, alpha=0.85, label="supported")
     axes.stairs(enough + few, edges, baseline=enough, fill=True, color="#B9BEC4", label="too little support")
     axes.set(xlim=(0, 1), xlabel="performance on the concept, chi_model (score, 0 to 1)", ylabel="number of concepts")
+    counts_axis(axes)
     if about.mean is not None:
         name_line(axes, about.mean, f"mean over benchmarks {about.mean:.2f}")
-    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     only_grid(axes, "y")
     legend_above(axes)
     save(figure, stem, title, caption)

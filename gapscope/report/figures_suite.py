@@ -11,7 +11,7 @@ from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
 from gapscope.report.rows import MASKED, SUITE_NAME, UNMASKED, Row, column
-from gapscope.report.style import BLUE, GREY, INK, VERMILLION, colours_of, legend_above, name_line, new_figure, only_grid, save
+from gapscope.report.style import BLUE, GREY, INK, VERMILLION, colours_of, counts_axis, legend_above, name_line, new_figure, only_grid, save
 from gapscope.report.text import shorten
 
 GROUP_COLOURS = {MASKED: BLUE, UNMASKED: VERMILLION}
@@ -45,9 +45,8 @@ def draw_coverage_distribution(rows: list[Row], n_concepts: int, observer: str, 
         axes.stairs(counts, edges, color=GROUP_COLOURS[group], linewidth=1.6, linestyle=line, label=group)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.xaxis.set_major_formatter(FuncFormatter(power_of_ten))
-    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set(xlabel="coverage of the concept, chi_bench (logarithmic)", ylabel="number of concepts")
-    axes.set_ylim(bottom=0)
+    counts_axis(axes)
     name_line(axes, 0, "average concept")
     only_grid(axes, "y")
     legend_above(axes)
@@ -122,17 +121,23 @@ def draw_overlap(rows: list[Row], observer: str, stem: Path) -> None:
     known = jaccard[np.triu_indices(len(names), 1)]
     known = known[np.isfinite(known)]
     low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
-    spread = f"{len(known):,} pairs, from {low:.0%} to {high:.0%}, median {np.median(known):.0%}" if len(known) else "no pair is defined"
+    spread = (
+        f"{len(known):,} {'pair' if len(known) == 1 else 'pairs'}, from {low:.0%} to {high:.0%}, median {np.median(known):.0%}"
+        if len(known)
+        else "no pair is defined"
+    )
+    if high - low < 0.02:
+        low, high = low - 0.05, high + 0.05
+    written = len(names) <= MAX_WRITTEN
     caption = (
         f"Observer {observer}. Jaccard index: concepts that fire in both benchmarks over concepts that fire in either; "
-        f"{spread}. Cells are in per cent.\n"
+        f"{spread}.{' Cells are in per cent.' if written else ''}\n"
         "Similar benchmarks stand together. One with more text fires more concepts, which bounds its overlap with a smaller one."
     )
     title = "How far benchmarks exercise the same concepts"
-    written = len(names) <= MAX_WRITTEN
     side = max((0.46 if written else max(9.0 / len(names), 0.16)) * len(names), 1.6)
     figure, axes = new_figure(max(side + 2.9, 6.4), side + 1.3, title, caption)
-    image = axes.imshow(jaccard, cmap=colours_of("cividis"), vmin=low, vmax=high if high > low else low + 0.01)
+    image = axes.imshow(jaccard, cmap=colours_of("cividis"), vmin=low, vmax=high)
     bar = figure.colorbar(image, ax=axes, shrink=0.8, pad=0.02, format=PercentFormatter(1, decimals=0))
     bar.set_label("concepts in common (Jaccard)")
     shown = [shorten(name, 28) for name in names]

@@ -19,6 +19,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import Colormap
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
+from matplotlib.ticker import MaxNLocator
 from PIL import Image
 
 from gapscope.files import write_bytes
@@ -91,7 +92,8 @@ def new_figure(width: float, height: float, title: str, caption: str, **layout: 
     caption_lines = [line for part in caption.split("\n") for line in textwrap.wrap(part, int(width * 16.5))]
     above, below = 0.24 * len(title_lines) + 0.12, _INCH_LINES * len(caption_lines) + 0.12
     total = height + above + below
-    figure = Figure(figsize=(width, total))
+    # The PNG's own resolution, because the width of hinted text is not quite in proportion to it.
+    figure = Figure(figsize=(width, total), dpi=PNG_DPI)
     FigureCanvasAgg(figure)
     figure.set_layout_engine("constrained", rect=(0, below / total, 1, height / total), w_pad=0.08, h_pad=0.05)
     figure.text(0.08 / width, 1 - 0.08 / total, "\n".join(title_lines), ha="left", va="top", fontsize=11.5, fontweight="bold")
@@ -113,8 +115,7 @@ def legend_above(axes: Axes, columns: int = 2) -> None:
 
 
 def name_line(axes: Axes, place: float, text: str) -> None:
-    """A dotted vertical line with its name beside its upper end, over the data, on the side that has more room."""
-    axes.set_ylim(top=axes.get_ylim()[1] * 1.1)
+    """A dotted vertical line with its name beside its upper end, on the side that has more room."""
     axes.axvline(place, color=GREY, linewidth=0.9, linestyle=":")
     left, right = axes.get_xlim()
     side, shift = ("left", 3) if place < (left + right) / 2 else ("right", -3)
@@ -127,18 +128,30 @@ def colours_of(name: str) -> Colormap:
     return mpl.colormaps[name].resampled(32)
 
 
+def settle(figure: Figure) -> None:
+    """Lay the figure out once, for both files: that takes longer than drawing."""
+    # The first pass gives the axes about their size, and only then are their ticks, and so their margins, known.
+    figure.draw_without_rendering()
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+
+
+def counts_axis(axes: Axes) -> None:
+    """A y axis of counts: whole numbers from 0, at least to 1, with room above the data for a name."""
+    axes.set_ylim(0, max(axes.dataLim.ymax, 1) * 1.12)
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+
+
 def save(figure: Figure, stem: Path, title: str, description: str) -> None:
     """Write ``<stem>.svg`` and ``<stem>.png`` without dates, versions or random ids."""
     svg, png = io.BytesIO(), io.BytesIO()
-    # Lay out once, for both files: it takes longer than drawing.
-    figure.draw_without_rendering()
-    figure.set_layout_engine("none")
+    settle(figure)
     about = {"Title": title, "Description": description}
     figure.savefig(svg, format="svg", metadata={**about, "Date": None, "Creator": None, "Format": None, "Type": None})
     # A viewer without our font takes the next nearest in width.
     text = svg.getvalue().replace(b"\r\n", b"\n").replace(f"'{FONT}'".encode(), f"'{FONT}', Verdana, sans-serif".encode())
     write_bytes(stem.with_name(stem.name + ".svg"), text)
-    figure.savefig(png, format="png", dpi=PNG_DPI, metadata={"Software": None})
+    figure.savefig(png, format="png", metadata={"Software": None})
     write_bytes(stem.with_name(stem.name + ".png"), _smaller(png.getvalue()))
 
 

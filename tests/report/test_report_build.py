@@ -21,6 +21,7 @@ from gapscope.errors import InputError
 from gapscope.report.accuracy import accuracy_by_benchmark, read_suite
 from gapscope.report.build import PLOTS, write_report
 from gapscope.report.inputs import ArtifactPaths
+from gapscope.report.style import settle
 
 ROOT = Path(__file__).parents[2]
 RESERVED = {"rev", "filename", "field", "step"}
@@ -162,7 +163,7 @@ def test_no_text_leaves_its_figure(tmp_path: Path, monkeypatch) -> None:
     checked, outside = set(), []
 
     def check(figure, stem, title, description):
-        figure.draw_without_rendering()
+        settle(figure)
         frame, undrawn = figure.bbox, undrawn_ticks(figure)
         for text in figure.findobj(Text):
             if text.get_text() and text.get_visible() and text not in undrawn:
