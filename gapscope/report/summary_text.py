@@ -11,23 +11,23 @@ from rich.text import Text
 from gapscope.report.text import NO_LABEL, one_line, shorten
 
 LOG_WIDTH = 120
-SAE_QUALITY = {"fvu": "FVU", "l0": "L0", "dead_share": "dead", "ce_recovered": "CE recovered"}
+SAE_QUALITY = {"fvu": "FVU", "l0": "L0", "dead_share": "dead", "loss_recovered": "loss recovered"}
 STATUS_MARK = {"gap": "gap", "strength": "strength", "typical": "not told from chance", "untested": "not tested"}
 
 
 def print_summary(found: dict[str, Any], console: Console | None = None) -> None:
     """Print the summary to stdout. Text from models and benchmarks is never read as markup."""
     console = console or _console()
-    console.print(_overview(found))
+    _print(console, "Run", _overview(found))
     for observer, subjects in found["concepts"].items():
         for subject, concepts in subjects.items():
             if concepts is not None:
-                console.print(_ends(found, observer, subject, concepts))
+                _print(console, *_ends(found, observer, subject, concepts))
     if found["files"]:
-        files = _table("", "", title="\nFiles")
+        files = _table("", "")
         for name, path in found["files"].items():
             files.add_row(name, Text(path))
-        console.print(files)
+        _print(console, "Files", files)
     for line in found["absent"]:
         console.print(Text(f"absent  {one_line(line)}"), soft_wrap=True)
 
@@ -38,16 +38,21 @@ def _console() -> Console:
     return console if console.is_terminal else Console(highlight=False, width=max(console.width, LOG_WIDTH))
 
 
-def _table(*columns: str, title: str) -> Table:
-    look: dict[str, Any] = {"title_justify": "left", "title_style": "bold", "box": None, "pad_edge": False, "padding": (0, 2, 0, 0)}
-    table = Table(title=Text(title), show_header=any(columns), **look)
+def _print(console: Console, title: str, table: Table) -> None:
+    console.print(Text(title, style="bold"), soft_wrap=True)
+    console.print(table)
+    console.print()
+
+
+def _table(*columns: str) -> Table:
+    table = Table(show_header=any(columns), box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for column in columns:
         table.add_column(column, overflow="fold")
     return table
 
 
 def _overview(found: dict[str, Any]) -> Table:
-    table = _table("", "", title="Run")
+    table = _table("", "")
     suite = found["suite"]
     if suite is not None:
         kinds = ", ".join(suite["kinds"])
@@ -93,12 +98,12 @@ def _subject(subject: dict[str, Any]) -> list[str]:
     return parts
 
 
-def _ends(found: dict[str, Any], observer: str, subject: str, concepts: dict[str, Any]) -> Table:
-    """The worst and the best concepts."""
+def _ends(found: dict[str, Any], observer: str, subject: str, concepts: dict[str, Any]) -> tuple[str, Table]:
+    """A title, and the worst and the best concepts."""
     basis = "adjusted score" if concepts["calibrated"] else "raw chi_model, uncalibrated"
     told = f", gaps: {concepts['n_gap']:,}, strengths: {concepts['n_strength']:,}" if concepts["calibrated"] else ""
-    title = f"\nConcepts of {found['subjects'][subject]['name']}, seen by {observer}: {concepts['n_ranked']:,} ranked{told} ({basis})"
-    table = _table("", "concept", "label", "value", "interval", "n_eff", "status", title=title)
+    title = f"Concepts of {found['subjects'][subject]['name']}, seen by {observer}: {concepts['n_ranked']:,} ranked{told} ({basis})"
+    table = _table("", "concept", "label", "value", "interval", "n_eff", "status")
     for side in ("worst", "best"):
         for concept in concepts[side]:
             low, high = concept["low"], concept["high"]
@@ -117,4 +122,4 @@ def _ends(found: dict[str, Any], observer: str, subject: str, concepts: dict[str
             )
         if not concepts[side]:
             table.add_row(side, "none", "", "", "", "", "no concept qualifies")
-    return table
+    return title, table
