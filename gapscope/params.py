@@ -95,17 +95,17 @@ class Model(Strict):
 
 
 class TrainSaeParams(Strict):
-    """The train-sae stage."""
+    """The train-sae stage: a BatchTopK SAE, saved as a JumpReLU one."""
 
-    architecture: Literal["batchtopk", "jumprelu", "topk"] = "batchtopk"
     d_sae: Positive = 4096
     k: Positive = 32
-    context_size: Positive = 256
+    context_size: Positive = 512
+    prepend_bos: bool = True
     train_tokens: Positive = 250_000
-    heldout_tokens: Positive = 200_000
-    steps: Positive = 2000
+    heldout_tokens: Positive = 205_000
+    steps: Positive = 600
     batch_tokens: Positive = 2048
-    learning_rate: Annotated[float, Field(gt=0)] = 1e-3
+    learning_rate: Annotated[float, Field(gt=0)] = 3e-3
 
     @model_validator(mode="after")
     def _k_fits(self) -> TrainSaeParams:
@@ -115,14 +115,23 @@ class TrainSaeParams(Strict):
 
 
 class ExtractActivationsParams(Strict):
-    """The extract-activations stage."""
+    """The extract-activations stage.
+
+    Attributes:
+        text: what of an item is read: its text, or its text and the choices after it.
+        max_tokens: longest sequence; the SAE's training context bounds it too.
+        mask_sinks: leave out tokens whose residual is more than ten times as long as the median, whatever their text.
+        max_fvu: the canary's limit: the SAE's unexplained share of variance on fixed text.
+        random_control: also apply random directions of the same width and sparsity, to compare the SAE with.
+    """
 
     text: Literal["text", "text_and_choices"] = "text"
-    prepend_bos: bool = True
     max_tokens: Positive = 512
+    mask_sinks: bool = True
     batch_tokens: Positive = 2048
     reference_tokens: Positive = 100_000
     max_fvu: Annotated[float, Field(gt=0)] = 0.5
+    random_control: bool = True
     top_contexts: Positive = 10
     quantile_contexts: Count = 5
     context_window: Positive = 24
