@@ -86,7 +86,7 @@ def load_lm(path: Path, dtype: str = "float32", device: str = "auto") -> LM:
             use_safetensors=True,
         )
         tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True, trust_remote_code=False)
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
+    except Exception as error:  # transformers, tokenizers and safetensors raise a dozen kinds for a damaged file
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise InputError(f"cannot load this model: {reason}", file=path) from error
     if not tokenizer.is_fast:

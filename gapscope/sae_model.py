@@ -111,7 +111,7 @@ class SparseBatchTopK(BatchTopKTrainingSAE):  # type: ignore[misc]
         loss = torch.stack(list(losses.values())).sum()
         if not bool(torch.isfinite(loss)):
             fix = "lower train_sae.learning_rate, or check the observer's activations"
-            raise InputError(f"the SAE's loss became {float(loss)} at step {step_input.n_training_steps}", field="train_sae", fix=fix)
+            raise InputError(f"the SAE's loss became {loss.item()} at step {step_input.n_training_steps}", field="train_sae", fix=fix)
         self.topk_threshold = values.detach().min().double() if len(values) else self.topk_threshold
         codes = torch.sparse_coo_tensor(torch.stack([rows, columns]), values.detach(), pre.shape, check_invariants=False)
         return TrainStepOutput(sae_in=x, sae_out=out, feature_acts=codes, hidden_pre=pre, loss=loss, losses=losses)

@@ -13,3 +13,11 @@ def tiny_lm_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from tiny_lm import save_tiny_lm
 
     return save_tiny_lm(tmp_path_factory.mktemp("tiny_lm"))
+
+
+@pytest.fixture(scope="session")
+def tiny_sae_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Directory of a random JumpReLU SAE (48 wide) of the tiny model's block 1."""
+    from tiny_sae import save_tiny_sae
+
+    return save_tiny_sae(tmp_path_factory.mktemp("tiny_sae"))
