@@ -192,7 +192,7 @@ def blocks(model: Any) -> torch.nn.ModuleList:
     return next(iter(found.values()))
 
 
-class _Stop(Exception):
+class _StopForwardError(Exception):
     """Leaves the forward pass at the hook: what lies above it is never computed."""
 
 
@@ -239,11 +239,11 @@ def read_residual(lm: LM, input_ids: torch.Tensor, attention_mask: torch.Tensor,
 
     def grab(_module: torch.nn.Module, _args: Any, output: Any) -> None:
         kept.append(block_output(output, shape))
-        raise _Stop
+        raise _StopForwardError
 
     handle = check_layer(lm, layer).register_forward_hook(grab)
     try:
-        with contextlib.suppress(_Stop):
+        with contextlib.suppress(_StopForwardError):
             forward(lm, input_ids, attention_mask)
     finally:
         handle.remove()

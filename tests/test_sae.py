@@ -158,7 +158,7 @@ def test_width_and_layer_must_be_the_model_s(lm: LM) -> None:
         check_fits(lm, checked(random_jumprelu(width=16), "made"))
     with pytest.raises(InputError, match="layer 7 is out of range"):
         check_fits(lm, checked(random_jumprelu(hook_name="blocks.7.hook_resid_post"), "made"))
-    with pytest.raises(InputError, match="the observer's layer is 2, the SAE .* reads layer 1"):
+    with pytest.raises(InputError, match=r"the observer's layer is 2, the SAE .* reads layer 1"):
         check_fits(lm, checked(random_jumprelu(), "made"), 2)
 
 
@@ -195,5 +195,5 @@ def test_canary_refuses_another_scale(lm: LM) -> None:
 
 def test_canary_refuses_an_sae_that_never_fires(lm: LM) -> None:
     sae = checked(random_jumprelu(threshold=1e9), "made")
-    with pytest.raises(InputError, match="0.0 concepts a token"):
+    with pytest.raises(InputError, match=r"0\.0 concepts a token"):
         require_canary(run_canary(lm, sae), sae, 1e9)

@@ -15,7 +15,7 @@ class RandomDictionary:
     """Random unit directions of centred activations with a threshold each.
 
     Latent c fires where its projection exceeds a threshold chosen on a sample of text, such that it fires there on as many
-    tokens as the SAE's concept c does: the same width, the same sparsity, no training.
+    tokens as the SAE's concept c does, or on half of them if that is fewer: the same width, the same sparsity, no training.
     """
 
     directions: torch.Tensor
@@ -51,7 +51,9 @@ class RandomDictionary:
         columns = max(1, CHUNK_NUMBERS // len(x))
         for part, counts in zip(directions.split(columns, dim=1), fired.split(columns), strict=True):
             ordered = ((x.float() - centre) @ part).sort(dim=0, descending=True).values
-            # The threshold is the greatest projection that must not fire; one that never fires gets the greatest of all.
-            place = counts.clamp(max=len(x) - 1)
-            thresholds.append(ordered.gather(0, place[None])[0].clamp(min=0))
+            # Halfway between the greatest projection that must not fire and the least that must, and a little above: texts
+            # that begin alike have equal projections, which then fall on one side together, whatever the last bits.
+            silent = ordered.gather(0, counts.clamp(max=len(x) - 1)[None])[0]
+            firing = ordered.gather(0, (counts - 1).clamp(min=0)[None])[0]
+            thresholds.append((1.0001 * (silent + firing) / 2).clamp(min=1e-6))
         return cls(directions, centre, torch.cat(thresholds))
