@@ -103,7 +103,8 @@ def keyword_labels(
     The weight of a word in a concept is class-based TF-IDF (Grootendorst 2022, with the concept as class): its share of
     the concept's words, times how rare it is over the windows of all concepts. Ours: an occurrence counts by the
     activation on it relative to the concept's peak, plus a little for words around, so that a concept which fires on
-    "the" is labelled "the"; each window counts a word once, so that one repetitive item does not write the label.
+    "the" is labelled "the"; each window counts a word once, and words of a single item do not count where others recur, so
+    that one item does not write the label.
 
     The items of a concept are split by hash; two thirds write the label, and the label is scored on windows of the rest,
     against windows of items in which the concept never fires: the area under the ROC curve of the summed weights of the
@@ -186,14 +187,26 @@ def _label(windows: list[Window], background: Background, silent: set[str], n_ke
 
 
 def _stand_out(windows: list[Window], background: Background) -> dict[str, float]:
-    """Weight of each word of a concept: its share of the concept's words times its rarity."""
+    """Weight of each word of a concept: its share of the concept's words times its rarity.
+
+    Only words that occur in several of the concept's items count, if there are any: a word of one item is that item's.
+    """
     peak = max((weight for window in windows for weight in window.words.values()), default=0.0)
     shares: dict[str, float] = defaultdict(float)
     for window in windows:
         for word, activation in window.words.items():
             shares[word] += SURROUNDINGS + (1 - SURROUNDINGS) * (activation / peak if peak > 0 else 0.0)
     total = sum(shares.values())
-    return {word: share / total * background.rarity(word) for word, share in shares.items()}
+    held_by = Counter(word for item in _words_by_item(windows).values() for word in item)
+    recurring = {word: share for word, share in shares.items() if held_by[word] > 1} or shares
+    return {word: share / total * background.rarity(word) for word, share in recurring.items()}
+
+
+def _words_by_item(windows: list[Window]) -> dict[str, set[str]]:
+    words: dict[str, set[str]] = defaultdict(set)
+    for window in windows:
+        words[window.item_id].update(window.words)
+    return words
 
 
 def _strongest(weights: dict[str, float], n_keywords: int) -> list[str]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -116,15 +117,24 @@ def test_held_out_windows_do_not_write_the_label(tmp_path):
     table = read_contexts(tmp_path / "contexts.parquet")
     before = keyword_labels(table, [0], FIRING, ITEMS, 3)[0]
     changed = 0
-    for item in [f"i0_{k:02d}" for k in range(12)]:
+    for pair in combinations([f"i0_{k:02d}" for k in range(12)], 2):
         rows = table.to_pylist()
         for row in rows:
-            if row["item_id"] == item:
+            if row["item_id"] in pair:
                 row["tokens"], row["activations"] = ["zebra"], [50.0]
         altered = CONTEXTS.build({name: [row[name] for row in rows] for name in table.column_names})
         changed += "zebra" in keyword_labels(altered, [0], FIRING, ITEMS, 3)[0].text
     assert before.text.startswith("river")
-    assert changed == 8  # of twelve items, four are held out
+    # A word must occur in two items; of twelve, four are held out, and 28 of 66 pairs are among the other eight.
+    assert changed == 28
+
+
+def test_a_word_of_one_item_is_no_keyword_where_others_recur(tmp_path):
+    lone = [(0, f"i0_{k:02d}", ["to", f" rare{k}"], [1.0, 0.9], "top") for k in range(4)]
+    write_contexts(tmp_path, [*lone, (1, "i1_00", ["to", " common"], [0.0, 1.0], "top")])
+    label = keyword_labels(read_contexts(tmp_path / "contexts.parquet"), [0, 1], FIRING, ITEMS, 3)
+    assert label[0].text == "to"
+    assert label[1].text.startswith("common")
 
 
 def test_background_counts_windows_not_occurrences(tmp_path):
