@@ -44,6 +44,12 @@ class LM:
         """Number of decoder blocks."""
         return len(blocks(self.model))
 
+    @property
+    def max_positions(self) -> int | None:
+        """Longest sequence that the model has positions for, where it says so."""
+        found = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
+        return None if found is None else int(found)
+
 
 @dataclass(frozen=True)
 class Encoding:

@@ -66,6 +66,8 @@ def train_sae(
         InputError: the layer does not exist, the corpus is too small, an activation or the loss is not finite.
     """
     check_layer(lm, layer)
+    if lm.max_positions is not None and params.context_size > lm.max_positions:
+        raise InputError(f"{params.context_size} tokens are more than the model's {lm.max_positions}", field="train_sae.context_size")
     windows = {part: part_windows(lm, documents, part, params) for part in ("train", "heldout")}
     train = without_outliers(cached_activations(lm, windows["train"], layer, params, work, "train"))
     heldout = cached_activations(lm, windows["heldout"], layer, params, work, "heldout")

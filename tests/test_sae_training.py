@@ -246,6 +246,8 @@ def test_small_corpus_and_bad_layer(lm: LM, tmp_path: Path) -> None:
         train_sae(lm, DOCUMENTS[:3], 1, PARAMS, tmp_path, work, name="tiny", seed=0)
     with pytest.raises(InputError, match="layer 9 is out of range"):
         train_sae(lm, DOCUMENTS, 9, PARAMS, tmp_path, work, name="tiny", seed=0)
+    with pytest.raises(InputError, match=r"context_size: 600 tokens are more than the model's 512"):
+        train_sae(lm, DOCUMENTS, 1, PARAMS.model_copy(update={"context_size": 600}), tmp_path, work, name="tiny", seed=0)
 
 
 def test_non_finite_loss_and_activations_stop_it(lm: LM, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -127,7 +127,7 @@ def extract_activations(
     check_fits(lm, sae, layer)
     canary = run_canary(lm, sae)
     require_canary(canary, sae, params.max_fvu)
-    policy = make_policy(sae, canary, params)
+    policy = make_policy(lm, sae, canary, params)
     plain = Reader(lm, sae, policy)
     windows = reference_windows(lm, documents, policy, params.reference_tokens)
     reference = read_reference(plain, windows, params.batch_tokens, work)
@@ -148,9 +148,9 @@ def extract_activations(
     return metrics
 
 
-def make_policy(sae: LoadedSAE, canary: Canary, params: ExtractActivationsParams) -> Policy:
-    """The token policy that the SAE was trained for, bounded by params."""
-    longest = min(params.max_tokens, sae.context_size or params.max_tokens)
+def make_policy(lm: LM, sae: LoadedSAE, canary: Canary, params: ExtractActivationsParams) -> Policy:
+    """The token policy that the SAE was trained for, bounded by params and by the model's positions."""
+    longest = min(limit for limit in (params.max_tokens, sae.context_size, lm.max_positions) if limit is not None)
     return Policy(sae.prepend_bos, longest, MAX_NORM_RATIO * canary.norm_median if params.mask_sinks else float("inf"))
 
 

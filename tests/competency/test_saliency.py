@@ -181,7 +181,7 @@ def test_sinks_are_masked_by_norm(lm: LM, sae: LoadedSAE) -> None:
     assert tokens.masked.sum() == 3
 
 
-def test_policy_follows_the_sae(sae: LoadedSAE, done: Done) -> None:
+def test_policy_follows_the_sae(lm: LM, sae: LoadedSAE, done: Done) -> None:
     meta = read_json(done.path / "meta.json")
     assert (meta["policy"]["max_tokens"], meta["policy"]["prepend_bos"]) == (64, True)
     assert meta["d_sae"] == 48
@@ -189,8 +189,8 @@ def test_policy_follows_the_sae(sae: LoadedSAE, done: Done) -> None:
     assert meta["canary"]["fvu"] == pytest.approx(done.metrics["canary"]["fvu"])
     assert meta["policy"]["max_norm"] == pytest.approx(10 * meta["canary"]["norm_median"], rel=1e-6)
     canary: Any = type("C", (), {"norm_median": 2.0})()
-    assert make_policy(sae, canary, PARAMS.model_copy(update={"max_tokens": 512})).max_tokens == 64, "the SAE's context"
-    assert make_policy(sae, canary, PARAMS.model_copy(update={"mask_sinks": False})).max_norm == float("inf")
+    assert make_policy(lm, sae, canary, PARAMS.model_copy(update={"max_tokens": 512})).max_tokens == 64, "the SAE's context"
+    assert make_policy(lm, sae, canary, PARAMS.model_copy(update={"mask_sinks": False})).max_norm == float("inf")
 
 
 def test_contexts_are_the_text_and_its_activations(lm: LM, sae: LoadedSAE, done: Done) -> None:
