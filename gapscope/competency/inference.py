@@ -204,7 +204,7 @@ def _decide(one: Contrast, tested: np.ndarray, alpha: float, same: float) -> tup
     finding = np.full(len(q), -1, dtype=np.int64)
     for kind in (GAP, STRENGTH):
         flagged = np.flatnonzero(status == kind)
-        finding[flagged] = collapse(one.null, flagged, one.p[flagged], same)
+        finding[flagged] = collapse(one.null, flagged, one.p[flagged], alpha, same)
     return q, shrunk, finding, status
 
 
@@ -231,7 +231,8 @@ def shrinkage(adjusted: FloatArray, error: FloatArray, tested: np.ndarray) -> Fl
             low = middle
         else:
             high = middle
-    return np.where(error > 0, high / (high + error**2), np.where(np.isnan(error), np.nan, 1.0))
+    # An effect without error is the average itself, 0, and stays.
+    return np.divide(high, high + error**2, out=np.where(np.isnan(error), np.nan, 1.0), where=error > 0)
 
 
 def null_discoveries(one: Contrast, tested: np.ndarray, alpha: float, n_draws: int, seed: int) -> IntArray:

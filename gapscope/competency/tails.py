@@ -56,7 +56,7 @@ class CellScores:
     def of(residuals: FloatArray, cells: IntArray) -> CellScores:
         """Summarise the residuals (U) of each cell; cells are rising."""
         starts = np.flatnonzero(np.diff(cells, prepend=-1))
-        groups = np.split(residuals, starts[1:])
+        groups = np.split(residuals, starts[1:]) if len(residuals) else []
         nodes, shares = np.zeros((len(groups), NODES)), np.zeros((len(groups), NODES))
         counts = np.zeros((3, len(groups)))
         for row, group in enumerate(groups):
