@@ -213,9 +213,14 @@ def sha256_tree(path: Path) -> str:
     """The sha256 of a file, or of a directory's sorted relative names and contents."""
     if path.is_file():
         return sha256_file(path)
+    return sha256_files(path, (entry for entry in path.rglob("*") if entry.is_file()))
+
+
+def sha256_files(root: Path, files: Iterable[Path]) -> str:
+    """The sha256 of some files of a directory: of their sorted names relative to ``root``, and their contents."""
     digest = hashlib.sha256()
-    for file in sorted(entry for entry in path.rglob("*") if entry.is_file()):
-        digest.update(f"{file.relative_to(path).as_posix()}\0{sha256_file(file)}\n".encode())
+    for file in sorted(files):
+        digest.update(f"{file.relative_to(root).as_posix()}\0{sha256_file(file)}\n".encode())
     return digest.hexdigest()
 
 

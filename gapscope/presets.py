@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import io
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -91,16 +91,32 @@ def apply_preset(text: str, preset: Preset, paths: Mapping[str, Path]) -> str:
         InputError: a path is missing, unknown or does not exist.
     """
     check_paths(preset, paths)
+
+    def put_in(document: Any) -> None:
+        for key, value in preset.replace.items():
+            put(document, key, fill(value, paths))
+        _merge(document, fill(preset.merge, paths))
+
+    return edited(text, put_in)
+
+
+def edited(text: str, change: Callable[[Any], None]) -> str:
+    """The text of a YAML mapping after a change to it; comments and order of what is kept stay as they are."""
     yaml = YAML()
     yaml.width = 140
+    yaml.indent(mapping=2, sequence=4, offset=2)
     yaml.preserve_quotes = True
     document = yaml.load(text)
-    for key, value in preset.replace.items():
-        document[key] = fill(value, paths)
-    _merge(document, fill(preset.merge, paths))
+    change(document)
     stream = io.StringIO()
     yaml.dump(document, stream)
     return stream.getvalue()
+
+
+def put(mapping: Any, key: str, value: Any) -> None:
+    """Set a key, unless it has that value: then it stays as it is written, with its comments and blank lines."""
+    if mapping.get(key) != value:
+        mapping[key] = value
 
 
 def _merge(target: Any, extra: Mapping[str, Any]) -> None:
@@ -108,7 +124,7 @@ def _merge(target: Any, extra: Mapping[str, Any]) -> None:
         if isinstance(value, dict) and isinstance(target.get(key), dict):
             _merge(target[key], value)
         else:
-            target[key] = value
+            put(target, key, value)
 
 
 def diff(old: str, new: str, name: str) -> str:

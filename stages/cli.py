@@ -21,6 +21,7 @@ STAGES = {
 }
 COMMANDS = {
     "doctor": ("stages.commands.doctor", "What this machine has, and what the parameters need."),
+    "import": ("stages.commands.import_results", "Results of a harness as a subject, with or without its questions."),
     "preset": ("stages.commands.preset", "List, show and use prepared parameter sets."),
     "seeds": ("stages.commands.seeds", "Check hand-written seed variants."),
     "summary": ("stages.commands.summary", "What came out of the last run, and where it is."),

@@ -84,7 +84,7 @@ def read_benchmark(slug: str, benchmark: Benchmark, directory: Path) -> Benchmar
         options, gold = _reader(benchmark)
         items, dropped = _items_of_rows(slug, benchmark.kind, options, gold, files)
         n_rows = len(items) + dropped.total()
-    unique = _without_duplicates(items, dropped, directory)
+    unique = without_duplicates(items, dropped, directory)
     return BenchmarkItems(unique, n_rows, dict(sorted(dropped.items())))
 
 
@@ -188,7 +188,7 @@ def _content_hash(text: str, gold: Gold) -> str:
     return hashlib.sha256("\x1f".join(_key(text, gold.choices)).encode()).hexdigest()[:12]
 
 
-def _without_duplicates(items: list[Item], dropped: Counter[str], directory: Path) -> list[Item]:
+def without_duplicates(items: list[Item], dropped: Counter[str], directory: Path) -> list[Item]:
     """One item of each question, sorted by id; none of a question that occurs with different golds."""
     same: dict[tuple[str, ...], list[Item]] = {}
     for item in items:

@@ -11,7 +11,7 @@ from pathlib import Path
 from gapscope.errors import InputError
 from gapscope.items import Item, item_faults
 from gapscope.params_data import ResultsBenchmark
-from gapscope.results.answers import Answer, content_key
+from gapscope.results.answers import Answer, Log, content_key
 from gapscope.results.subject import read_log
 
 UNCLEAR_GOLD = "unclear_gold"
@@ -21,6 +21,22 @@ UNCLEAR_GOLD = "unclear_gold"
 def slug_of(name: str) -> str:
     """A name as a slug: small letters, digits and single underscores."""
     return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_") or "log"
+
+
+def groups_of(log: Log) -> list[tuple[str, list[str]]]:
+    """Benchmarks by slug, each with its tasks: the log's own groups where it holds them whole, else a task each.
+
+    Raises:
+        InputError: two names have one slug.
+    """
+    tasks = log.tasks
+    groups = [(slug_of(name), parts) for name, parts in log.groups.items() if len(parts) > 1 and set(parts) <= set(tasks)]
+    grouped = {task for _name, parts in groups for task in parts}
+    found = groups + [(slug_of(task), [task]) for task in tasks if task not in grouped]
+    for slug, n in Counter(slug for slug, _tasks in found).items():
+        if n > 1:
+            raise InputError(f"two tasks have the slug {slug}", file=log.files[0], fix="import them one at a time")
+    return found
 
 
 def bring_benchmark(slug: str, benchmark: ResultsBenchmark, files: list[Path]) -> tuple[list[Item], Counter[str], int]:

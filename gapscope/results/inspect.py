@@ -7,14 +7,13 @@ N are 0, truth values and numbers from 0 to 1 stay what they are; any other valu
 from __future__ import annotations
 
 import string
-import zipfile
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from gapscope.errors import InputError
 from gapscope.results.answers import MOST_PROMPT, Answer, Key, Log
-from gapscope.results.streams import json_document, open_zip, zip_json
+from gapscope.results.streams import ZIP, json_document, open_zip, opening, zip_json
 
 LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 CONVERT = "convert it with: inspect log convert --to json --output-dir DIR FILE"
@@ -33,7 +32,8 @@ def read_inspect(files: list[Path]) -> Log:
     of_task: dict[str, Path] = {}
     models: set[str] = set()
     for file in files:
-        header, samples = _read_eval(file) if zipfile.is_zipfile(file) else json_document(file, "samples", _Sample)
+        packed = opening(file).startswith(ZIP)
+        header, samples = _read_eval(file) if packed else json_document(file, "samples", _Sample)
         run = header.get("eval")
         if not isinstance(run, dict) or not isinstance(run.get("task"), str):
             raise InputError("is missing, or names no task", file=file, field="eval", fix="this is no log of Inspect")

@@ -103,9 +103,13 @@ class _Index:
         if way == "id":
             return self._by_id(answer)
         if way == "hash":
-            return _of_task(self.by_hash.get(answer.doc_hash or "", []), answer)
-        found = self.by_content.get(content_key(answer.text, answer.choices), []) or self.by_text.get(normalised(answer.text), [])
-        return _of_task(found or self._inside(answer), answer)
+            hashed = self.by_hash.get(answer.doc_hash or "", [])
+            return _of_task([item for item in hashed if same_question(item, answer)], answer)
+        found = self.by_content.get(content_key(answer.text, answer.choices), [])
+        if not found:
+            alike = self.by_text.get(normalised(answer.text), []) or self._inside(answer)
+            found = [item for item in alike if _may_share_choices(item, answer)]
+        return _of_task(found, answer)
 
     def _by_id(self, answer: Answer) -> list[Item]:
         if answer.name is None:
@@ -130,6 +134,17 @@ class _Index:
                 if item.id not in ends and all(line in whole for line in lines):
                     ends[item.id], named[item.id] = whole.rfind(lines[-1]) + len(lines[-1]), item
         return [named[key] for key, end in ends.items() if end == max(ends.values())]
+
+
+def _may_share_choices(item: Item, answer: Answer) -> bool:
+    """Whether two questions of one text may be the same: many questions are "Which of these is true?".
+
+    Choices that are letters say nothing; the options then stand in the prompt.
+    """
+    ours, theirs = ({normalised(choice) for choice in choices} for choices in (item.choices, answer.choices))
+    if not ours or not theirs or ours == theirs:
+        return True
+    return len(ours) == len(theirs) and all(len(choice) == 1 for choice in theirs)
 
 
 def _of_task(items: Sequence[Item], answer: Answer) -> list[Item]:

@@ -175,14 +175,18 @@ def _first(replies: list[Any]) -> str | None:
     return next((reply for reply in replies if isinstance(reply, str)), None)
 
 
-def _results_of(file: Path) -> dict[str, Any]:
+def companion(file: Path) -> Path | None:
     """The results file of the run: beside the details, above them, or in the tree ``results/`` that mirrors ``details/``."""
     match = NAME.match(file.name)
     name = f"results_{match['date']}.json" if match else "results.json"
     places = [file.parent / name, file.parent.parent / name]
     trees = [above for above in file.parents if above.name == "details"]
     places += [above.parent / "results" / file.parent.parent.relative_to(above) / name for above in trees]
-    found = next((place for place in places if place.is_file()), None)
+    return next((place for place in places if place.is_file()), None)
+
+
+def _results_of(file: Path) -> dict[str, Any]:
+    found = companion(file)
     results = {} if found is None else read_json(found)
     return results if isinstance(results, dict) else {}
 

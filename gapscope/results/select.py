@@ -58,12 +58,14 @@ def select(log: Log, metric: str | None, filter_name: str | None) -> list[TaskSc
     by_task: dict[str, list[Answer]] = defaultdict(list)
     for answer in log.answers:
         by_task[answer.task].append(answer)
-    for name, given, known in (("--metric", metric, _metrics(log.answers)), ("--filter", filter_name, _filters(log.answers))):
+    named = {task: _name_filters(log, task, answers) for task, answers in by_task.items()}
+    filters = list(dict.fromkeys(name for found in named.values() for name in found))
+    for name, given, known in (("--metric", metric, _metrics(log.answers)), ("--filter", filter_name, filters)):
         if given is not None and given not in known:
             hint = next((f"; {m} is no score: {why}" for (_task, m), why in log.not_scores.items() if m == given), "")
             message = f"no {name.removeprefix('--')} {given!r} in the log{hint}"
             raise InputError(message, file=log.files[0], field=name, fix=f"it has: {_listed(known, len(known))}")
-    return [_task_scores(log, task, answers, metric, filter_name) for task, answers in by_task.items()]
+    return [_task_scores(log, task, found, metric, filter_name) for task, found in named.items()]
 
 
 def score_of(answer: Answer, metric: str) -> float | None:
@@ -71,8 +73,7 @@ def score_of(answer: Answer, metric: str) -> float | None:
     return None if answer.fault is not None else answer.scores.get(metric)
 
 
-def _task_scores(log: Log, task: str, answers: list[Answer], metric: str | None, filter_name: str | None) -> TaskScores:
-    named = _name_filters(log, task, answers)
+def _task_scores(log: Log, task: str, named: dict[str, list[Answer]], metric: str | None, filter_name: str | None) -> TaskScores:
     chosen_filter = _choose(log, task, "filter", filter_name, list(named), lambda name: _means(named[name]))
     rows = named[chosen_filter]
     metrics = _metrics(rows)
@@ -92,7 +93,7 @@ def _task_scores(log: Log, task: str, answers: list[Answer], metric: str | None,
     if stated is None and not chosen_filter:
         others = [value for (of, name, _filter), value in log.stated.items() if of == task and name == chosen]
         stated = others[0] if len(others) == 1 else None
-    return TaskScores(task, chosen, chosen_filter, reduced, len(answers), stated, mean(means) if means else None)
+    return TaskScores(task, chosen, chosen_filter, reduced, sum(map(len, named.values())), stated, mean(means) if means else None)
 
 
 def _name_filters(log: Log, task: str, answers: list[Answer]) -> dict[str, list[Answer]]:
@@ -137,10 +138,6 @@ def _mean_of(rows: Sequence[Answer], metric: str) -> str:
 
 def _metrics(answers: Iterable[Answer]) -> list[str]:
     return list(dict.fromkeys(name for answer in answers for name in answer.scores))
-
-
-def _filters(answers: Iterable[Answer]) -> list[str]:
-    return list(dict.fromkeys(answer.filter for answer in answers))
 
 
 def _listed(names: Sequence[str], n: int) -> str:

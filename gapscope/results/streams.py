@@ -23,6 +23,7 @@ T = TypeVar("T")
 BOM = b"\xef\xbb\xbf"
 CUT = "the file may be cut short"
 SPACE = re.compile(r"[ \t\r\n]*")
+ZIP = b"PK\x03\x04"
 ZSTD = 93
 """zstd among the compression methods of zip; Python's own zipfile knows it from 3.14 on."""
 

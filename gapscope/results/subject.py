@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,7 @@ from gapscope.results.lighteval import columns_of, is_details, read_lighteval
 from gapscope.results.lm_eval import read_lm_eval
 from gapscope.results.plain import import_results
 from gapscope.results.select import TaskScores, score_of, select
-from gapscope.results.streams import json_objects, opening
+from gapscope.results.streams import ZIP, json_objects, opening
 from gapscope.scores import ItemScore
 
 logger = logging.getLogger(__name__)
@@ -67,7 +66,7 @@ def detect(file: Path) -> LogFormat | None:
         InputError: the file is empty or damaged.
     """
     start = opening(file)
-    if start.startswith(b"PK\x03\x04") and zipfile.is_zipfile(file):
+    if start.startswith(ZIP):
         return "inspect"
     if start.startswith(b"PAR1"):
         columns = columns_of(file)
