@@ -141,7 +141,8 @@ class ScoreParams(Strict):
     """The score stage.
 
     Where `prepend_bos` is null, a begin-of-text token is put in front if the tokenizer does so by itself. `batch_tokens`
-    bounds the padded tokens of a forward pass, `batch_size` the items in it.
+    bounds the padded tokens of a forward pass and `batch_size` the items in it: 512 tokens keep two cores busy with
+    little padding, an accelerator wants many more.
     """
 
     normaliser: Literal["none", "char", "byte", "token"] = "byte"
@@ -149,7 +150,7 @@ class ScoreParams(Strict):
     separator: str = " "
     prepend_bos: bool | None = None
     max_tokens: Positive = 2048
-    batch_tokens: Positive = 2048
+    batch_tokens: Positive = 512
     batch_size: Positive | None = None
 
 

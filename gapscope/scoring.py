@@ -32,6 +32,7 @@ from gapscope.params import ScoreParams
 from gapscope.progress import bar
 from gapscope.provenance import library_versions
 from gapscope.scores import ItemScore, choose
+from gapscope.threads import use_threads
 from gapscope.work import WorkDirectory, work_key
 
 logger = logging.getLogger(__name__)
@@ -132,25 +133,28 @@ def _truncate(item_id: str, sequences: list[list[int]], n_shared: int, start: in
 
 
 def plan_batches(queries: list[Query], batch_tokens: int, batch_size: int | None, vocabulary: int) -> list[list[Query]]:
-    """Queries in batches of like length, longest first, each within the budgets for tokens, items and logits.
+    """Queries in batches of like tails and like prefixes, within the budgets for tokens, items and logits.
 
     `batch_tokens` bounds the padded prefixes and the padded tails, each by itself; an item that exceeds it is a batch
     of its own. The plan depends on nothing else, so that a resumed run meets the same batches.
     """
     batches: list[list[Query]] = []
-    order = sorted(queries, key=lambda query: (-len(query.prefix), -query.longest_tail, query.item_id))
-    for query in order:
+    for query in sorted(queries, key=_batch_order):
         batch = [*batches[-1], query] if batches else [query]
-        rows = sum(len(member.tails) for member in batch)
-        tails = rows * max(member.longest_tail for member in batch)
-        picks = sum(sum(member.n_scored) for member in batch)
-        prefixes = len(batch) * len(batch[0].prefix)
-        fits = max(prefixes, tails) <= batch_tokens and picks * vocabulary <= MAX_LOGITS
+        prefixes = len(batch) * max(len(member.prefix) for member in batch)
+        tails = sum(len(member.tails) for member in batch) * max(member.longest_tail for member in batch)
+        logits = vocabulary * sum(sum(member.n_scored) for member in batch)
+        fits = max(prefixes, tails) <= batch_tokens and logits <= MAX_LOGITS
         if batches and fits and len(batch) <= (batch_size or len(batch)):
             batches[-1] = batch
         else:
             batches.append([query])
     return batches
+
+
+def _batch_order(query: Query) -> tuple[int, int, str]:
+    """By the longest tail in steps of half an octave, then by the prefix, longest first: little is lost to padding."""
+    return (-round(2 * math.log2(max(query.longest_tail, 1))), -len(query.prefix), query.item_id)
 
 
 def score_batch(lm: LM, batch: list[Query]) -> list[list[float]]:
@@ -279,7 +283,7 @@ def score_model(
 
     Returns the scores and the directory of those batches, for the caller to clear once the scores are written.
     """
-    torch.set_num_threads(threads)
+    use_threads(threads)
     lm = load_lm(model_dir, dtype, device)
     # A log-probability's last bits depend on all of these.
     depends = {
