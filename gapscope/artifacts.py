@@ -137,12 +137,14 @@ ROWS = Table(
 
 FIRING = Table(
     "firing",
-    1,
+    2,
     ("concept",),
     (
         Column("concept", INT, "index of the SAE latent"),
+        Column("n_texts", INT, "texts read (the same for every concept)"),
         Column("n_tokens", INT, "tokens read (the same for every concept)"),
         Column("n_firing", INT, "tokens on which the concept fires"),
+        Column("n_firing_squared", INT, "sum over texts of the squared number of tokens on which it fires: how much it comes in runs"),
     ),
 )
 """Form of reference.parquet and template.parquet."""

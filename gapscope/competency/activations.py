@@ -50,10 +50,18 @@ class Rows:
 
 @dataclass(frozen=True)
 class FiringCounts:
-    """How often each concept fires on a text that is not an item: ``n_firing`` (C) of ``n_tokens`` tokens."""
+    """How often each concept fires on texts that are not items.
 
+    Attributes:
+        n_texts, n_tokens: texts read, and their unmasked tokens.
+        n_firing: tokens on which each concept fires (C).
+        n_firing_squared: sum over texts of the squared number of such tokens (C).
+    """
+
+    n_texts: int
     n_tokens: int
     n_firing: IntArray
+    n_firing_squared: IntArray
 
 
 def read_rows(directory: Path) -> Rows:
@@ -124,9 +132,13 @@ def read_counts(directory: Path, name: str, width: int) -> FiringCounts | None:
     concepts = table["concept"].to_numpy()
     if not np.array_equal(concepts, np.arange(width)):
         raise InputError(f"must hold one row for each of the {width} concepts, in order", file=path, field="concept")
-    n_tokens, n_firing = table["n_tokens"].to_numpy(), table["n_firing"].to_numpy().astype(np.int64)
-    if (n_tokens != n_tokens[0]).any():
-        raise InputError("must be the same for every concept", file=path, field="n_tokens")
+    names = ("n_texts", "n_tokens", "n_firing", "n_firing_squared")
+    n_texts, n_tokens, n_firing, squared = (table[name].to_numpy().astype(np.int64) for name in names)
+    for name, column in (("n_texts", n_texts), ("n_tokens", n_tokens)):
+        if (column != column[0]).any():
+            raise InputError("must be the same for every concept", file=path, field=name)
     if ((n_firing < 0) | (n_firing > n_tokens)).any():
         raise InputError("must lie between 0 and n_tokens", file=path, field="n_firing")
-    return FiringCounts(int(n_tokens[0]), n_firing)
+    if ((squared < n_firing) | (squared > n_firing**2)).any():
+        raise InputError("must lie between n_firing and its square", file=path, field="n_firing_squared")
+    return FiringCounts(int(n_texts[0]), int(n_tokens[0]), n_firing, squared)

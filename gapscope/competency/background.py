@@ -10,7 +10,7 @@ import torch
 
 from gapscope.artifacts import FIRING
 from gapscope.canary import TEXTS
-from gapscope.competency.reading import Policy, Reader
+from gapscope.competency.reading import Policy, Reader, text_firing
 from gapscope.competency.saliency import read_all
 from gapscope.documents import token_windows
 from gapscope.errors import InputError
@@ -23,10 +23,18 @@ CONTROL_TOKENS = 8192
 
 @dataclass(frozen=True)
 class Counts:
-    """Tokens of a text that count, and on how many of them each concept fires."""
+    """How often each concept fires on some texts.
 
+    Attributes:
+        n_texts, n_tokens: texts read, and their tokens that count.
+        n_firing: tokens on which each concept fires.
+        n_firing_squared: sum over texts of the squared number of such tokens.
+    """
+
+    n_texts: int
     n_tokens: int
     n_firing: np.ndarray
+    n_firing_squared: np.ndarray
 
 
 def reference_windows(lm: LM, documents: list[str] | None, policy: Policy, budget: int) -> list[list[int]]:
@@ -49,7 +57,7 @@ def read_reference(reader: Reader, windows: list[list[int]], batch_tokens: int, 
     """Firing counts on the reference corpus; None without one."""
     if not windows:
         return None
-    counts = Counts(0, np.zeros(reader.sae.d_sae, dtype=np.int64))
+    counts = _nothing(reader.sae.d_sae)
     lengths = [len(window) for window in windows]
 
     def encode(index: int) -> Encoding:
@@ -57,18 +65,29 @@ def read_reference(reader: Reader, windows: list[list[int]], batch_tokens: int, 
 
     for shard in read_all(reader, lengths, encode, batch_tokens, work, "reference"):
         counted = ~shard.masked
-        counts = Counts(counts.n_tokens + int(counted.sum()), counts.n_firing + shard.codes[counted].getnnz(axis=0))
+        firing = text_firing(shard.codes, shard.n_tokens, counted).astype(np.int64)
+        counts = Counts(
+            counts.n_texts + len(shard.texts),
+            counts.n_tokens + int(counted.sum()),
+            counts.n_firing + np.asarray(firing.sum(axis=0)).ravel(),
+            counts.n_firing_squared + np.asarray(firing.power(2).sum(axis=0)).ravel(),
+        )
     return counts
+
+
+def _nothing(d_sae: int) -> Counts:
+    return Counts(0, 0, np.zeros(d_sae, dtype=np.int64), np.zeros(d_sae, dtype=np.int64))
 
 
 def read_template(reader: Reader, template: str) -> Counts:
     """Firing counts on the template with empty content; nothing is counted where it has no text."""
     encoding = reader.policy.encode(reader.lm, template)
     if len(encoding.ids) == 0:
-        return Counts(0, np.zeros(reader.sae.d_sae, dtype=np.int64))
+        return _nothing(reader.sae.d_sae)
     tokens = reader.tokens([encoding])
     fired = reader.sae.encode(tokens.x[torch.from_numpy(~tokens.masked).to(tokens.x.device)]) > 0
-    return Counts(int((~tokens.masked).sum()), fired.sum(0).cpu().numpy().astype(np.int64))
+    n_firing = fired.sum(0).cpu().numpy().astype(np.int64)
+    return Counts(1, int((~tokens.masked).sum()), n_firing, n_firing**2)
 
 
 def control_sample(reader: Reader, windows: list[list[int]]) -> torch.Tensor:
@@ -88,4 +107,6 @@ def control_sample(reader: Reader, windows: list[list[int]]) -> torch.Tensor:
 def write_counts(path: Path, counts: Counts) -> None:
     """Write firing counts as a FIRING table, every concept a row."""
     n = len(counts.n_firing)
-    FIRING.write(path, {"concept": np.arange(n), "n_tokens": np.full(n, counts.n_tokens), "n_firing": counts.n_firing})
+    shared = {"n_texts": np.full(n, counts.n_texts), "n_tokens": np.full(n, counts.n_tokens)}
+    counted = {"n_firing": counts.n_firing, "n_firing_squared": counts.n_firing_squared}
+    FIRING.write(path, {"concept": np.arange(n), **shared, **counted})

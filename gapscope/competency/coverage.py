@@ -30,7 +30,7 @@ import scipy.sparse as sp
 
 from gapscope.artifacts import COVERAGE, OVERLAP, SUITE
 from gapscope.competency.activations import FiringCounts, FloatArray, IntArray, Rows, read_counts, read_matrix, read_rows
-from gapscope.competency.representation import STATUSES, coverage_status, design_effect, is_structural, log_ratio
+from gapscope.competency.representation import STATUSES, coverage_status, design_effect, is_structural, log_ratio, reference_effect
 from gapscope.files import atomic_directory
 from gapscope.params import CoverageParams
 
@@ -127,8 +127,8 @@ def _with_suite(by_benchmark: FloatArray) -> FloatArray:
 def _against_reference(
     inputs: CoverageInputs, reference: FiringCounts, fired: IntArray, exposure: IntArray, params: CoverageParams
 ) -> dict[str, Any]:
-    effect = design_effect(inputs.firing, inputs.rows)
-    ratios = [log_ratio(counts, int(tokens), reference, effect) for counts, tokens in zip(fired, exposure, strict=True)]
+    effects = design_effect(inputs.firing, inputs.rows), reference_effect(reference)
+    ratios = [log_ratio(counts, int(tokens), reference, *effects) for counts, tokens in zip(fired, exposure, strict=True)]
     statuses = [coverage_status(counts, reference, ratio, params.min_log_ratio) for counts, ratio in zip(fired, ratios, strict=True)]
     columns: dict[str, Any] = {
         "log_ratio": np.concatenate([ratio.estimate for ratio in ratios]),

@@ -53,7 +53,28 @@ def design_effect(firing: sp.csr_matrix, rows: Rows) -> FloatArray:
     clustered = (correction * np.maximum(spread, 0)).sum(axis=0)
     single = (exposure[:, None] * rate * (1 - rate)).sum(axis=0)
     effect: FloatArray = np.maximum(np.divide(clustered, single, out=np.ones_like(single), where=single > 0), 1.0)
-    n_firing = np.asarray(firing.sign().sum(axis=0)).ravel()
+    return _drawn_to_median(effect, np.asarray(firing.sign().sum(axis=0)).ravel())
+
+
+def reference_effect(reference: FiringCounts) -> FloatArray:
+    """The design effect on the reference corpus (C), with its windows of about equal length as clusters.
+
+    (sum k^2 - (sum k)^2 / n) n/(n-1) over N r (1 - r), for n texts of N tokens. Windows of ordinary text are longer than
+    items, so that a concept's runs are longer, too, and the effect greater.
+    """
+    n, total = reference.n_texts, reference.n_firing.astype(np.float64)
+    effect = np.ones(len(total))
+    if n > 1:
+        rate = total / reference.n_tokens
+        spread = (reference.n_firing_squared - total**2 / n) * n / (n - 1)
+        single = total * (1 - rate)
+        effect = np.maximum(np.divide(spread, single, out=effect.copy(), where=single > 0), 1.0)
+    texts = np.divide(total**2, reference.n_firing_squared, out=np.zeros_like(total), where=total > 0)
+    return _drawn_to_median(effect, texts)
+
+
+def _drawn_to_median(effect: FloatArray, n_firing: FloatArray) -> FloatArray:
+    """Effects drawn towards their median over the concepts that fire, the more the fewer items (texts) they are known from."""
     if not n_firing.any():
         return effect
     median = np.median(effect[n_firing > 0])
@@ -61,21 +82,20 @@ def design_effect(firing: sp.csr_matrix, rows: Rows) -> FloatArray:
     return drawn
 
 
-def log_ratio(fired: IntArray, n_tokens: int, reference: FiringCounts, effect: FloatArray) -> LogRatio:
+def log_ratio(fired: IntArray, n_tokens: int, reference: FiringCounts, effect_here: FloatArray, effect_there: FloatArray) -> LogRatio:
     """Compare firing here with firing on the reference corpus.
 
     The estimate takes both counts at equal tokens, T = the smaller text: log2 (k T/N + 1/2) / (m T/M + 1/2), where k of N
     tokens fire here and m of M there; the halves are Jeffreys' and keep it finite. The interval is exact for two Poisson
     rates given their total: k of k + m is binomial, so its Jeffreys interval, Beta(k + 1/2, m + 1/2), gives that of the
-    rate ratio as odds times M/N. Both counts enter it divided by the design effect. The corpus comes as totals only, so
-    the items' design effect stands for the corpus' too; where its documents are much longer than the items, the interval
-    is somewhat narrow.
+    rate ratio as odds times M/N. Counts and tokens enter it divided by their design effects, so that a run of firing
+    tokens counts as what it is worth.
 
     Args:
         fired: tokens on which each concept fires here (C).
         n_tokens: tokens here.
         reference: the same on the corpus.
-        effect: design effect of each concept (C).
+        effect_here, effect_there: design effects of each concept (C).
 
     Returns:
         NaN for concepts that fire on neither, and for all of them where either text is empty.
@@ -88,8 +108,8 @@ def log_ratio(fired: IntArray, n_tokens: int, reference: FiringCounts, effect: F
     equal = min(n_tokens, reference.n_tokens)
     here, there = fired.astype(np.float64), reference.n_firing.astype(np.float64)
     estimate = np.log2((here * equal / n_tokens + 0.5) / (there * equal / reference.n_tokens + 0.5))
-    first, second = here / effect + 0.5, there / effect + 0.5
-    exposure = np.log2(reference.n_tokens / n_tokens)
+    first, second = here / effect_here + 0.5, there / effect_there + 0.5
+    exposure = np.log2(reference.n_tokens / effect_there) - np.log2(n_tokens / effect_here)
     # The complement is computed as its own quantile: 1 - p would be 0 for a concept that almost only fires here.
     low = np.log2(betaincinv(first, second, TAIL)) - np.log2(betaincinv(second, first, 1 - TAIL)) + exposure
     high = np.log2(betaincinv(first, second, 1 - TAIL)) - np.log2(betaincinv(second, first, TAIL)) + exposure

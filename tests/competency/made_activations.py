@@ -40,7 +40,9 @@ def write_activations(
     write_csr(directory / "firing.npz", sp.csr_matrix((saliency > 0 if firing is None else firing).astype(np.int32)))
     for name, counts in (("reference", reference), ("template", template)):
         if counts is not None:
-            data = {"concept": np.arange(n_concepts), "n_tokens": [counts[0]] * n_concepts, "n_firing": counts[1]}
+            # As if every firing token were in a text of its own.
+            shared = {"n_texts": [max(counts[1])] * n_concepts, "n_tokens": [counts[0]] * n_concepts}
+            data = {"concept": np.arange(n_concepts), **shared, "n_firing": counts[1], "n_firing_squared": counts[1]}
             FIRING.write(directory / f"{name}.parquet", data)
     write_json(directory / "meta.json", {"d_sae": n_concepts})
     return directory
