@@ -124,9 +124,10 @@ def summarise(items: list[Item], scores: Iterable[ItemScore]) -> dict[str, Any]:
         summary["unscored"] = dict(sorted(reasons.items()))
     defined = [entry for entry in benchmarks.values() if entry["n"]]
     if defined:
-        summary["accuracy"] = {name: float(np.mean([entry[key] for entry in defined])) for name, key in (("macro", "accuracy"),)}
-        summary["accuracy"] |= {"micro": overall["accuracy"], "low": overall["low"], "high": overall["high"]}
-        summary["chance"] = {"macro": float(np.mean([entry["chance"] for entry in defined])), "micro": overall["chance"]}
+        macro = {key: float(np.mean([entry[key] for entry in defined])) for key in ("accuracy", "chance")}
+        micro = {"micro": overall["accuracy"], "micro_low": overall["low"], "micro_high": overall["high"]}
+        summary["accuracy"] = {"macro": macro["accuracy"], **micro}
+        summary["chance"] = {"macro": macro["chance"], "micro": overall["chance"]}
     return summary
 
 

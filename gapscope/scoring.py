@@ -254,8 +254,10 @@ def score_items(lm: LM, items: list[Item], params: ScoreParams, work: WorkDirect
     """Score every item, one shard of the work directory a batch; in the order of `items`."""
     encoded = {item.id: encode_item(lm, item, params) for item in items}
     queries = [query for query in encoded.values() if isinstance(query, Query)]
-    vocabulary = int(lm.model.get_output_embeddings().weight.shape[0])
-    batches = plan_batches(queries, params.batch_tokens, params.batch_size, vocabulary)
+    head = lm.model.get_output_embeddings()
+    if head is None:
+        raise InputError("this model has no output layer: it is not a causal language model", field="model")
+    batches = plan_batches(queries, params.batch_tokens, params.batch_size, int(head.weight.shape[0]))
     found: dict[str, list[float]] = {}
     with bar("score", sum(query.n_tokens for query in queries), "tok") as progress:
         for number, batch in enumerate(batches):

@@ -289,6 +289,7 @@ def test_summary_by_hand() -> None:
     assert found["accuracy"]["micro"] == pytest.approx(2 / 4)
     assert found["chance"] == pytest.approx({"macro": (0.5 + 0.25) / 2, "micro": (0.5 * 3 + 0.25) / 4})
     assert (found["n_items"], found["n"], found["n_unscored"], found["n_truncated"]) == (5, 4, 1, 1)
+    assert (found["accuracy"]["micro_low"], found["accuracy"]["micro_high"]) == pytest.approx(wilson_interval(1 / 2, 4))
     low, high = wilson_interval(2 / 3, 3)
     assert found["benchmarks"]["p"] == pytest.approx({"n": 3, "n_unscored": 1, "accuracy": 2 / 3, "low": low, "high": high, "chance": 0.5})
     assert first_of_each(items, 2) == [items[0], items[1], items[4]]
