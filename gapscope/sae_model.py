@@ -146,8 +146,15 @@ class SparseBatchTopK(BatchTopKTrainingSAE):  # type: ignore[misc]
         To be called when the activation scale has been folded into the weights.
         """
         norms = self.W_dec.norm(dim=-1)
-        pre = torch.cat([((rows - self.b_dec) @ self.W_enc + self.b_enc) * norms for rows in x.split(GATHER_ROWS)]).flatten()
         n = int(self.cfg.k * len(x))
+        for floor in (0.5 * float(self.topk_threshold), -torch.inf):
+            found: list[Tensor] = []
+            for rows in x.split(GATHER_ROWS):
+                pre = ((rows - self.b_dec) @ self.W_enc + self.b_enc) * norms
+                found.append(pre[pre > floor])
+            candidates = torch.cat(found)
+            if len(candidates) > n:
+                break
         # The threshold lies strictly below the n-th greatest value, since JumpReLU fires above it and not at it.
-        top = torch.topk(pre, n + 1).values
+        top = torch.topk(candidates, n + 1).values
         self.topk_threshold = ((top[-1].double() + top[-2].double()) / 2).clamp(min=0)

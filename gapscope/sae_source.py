@@ -75,7 +75,7 @@ def _train(
     metrics: dict[str, Any] = {"layer": layer, "d_sae": params.d_sae, "heldout": asdict(trained.heldout)}
     if trained.loss_recovered is not None:
         metrics["heldout"]["loss_recovered"] = trained.loss_recovered
-    metrics["train"] = {"n_tokens": trained.n_train, "n_outliers": trained.n_train_outliers}
+    metrics["train"] = {"n_tokens": trained.n_train, "n_shortened": trained.n_shortened}
     metrics["n_documents"] = trained.n_documents
     return metrics
 

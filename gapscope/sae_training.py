@@ -45,7 +45,7 @@ class Trained:
     heldout: Reconstruction
     loss_recovered: float | None
     n_train: int
-    n_train_outliers: int
+    n_shortened: int
     n_documents: int
 
 
@@ -69,7 +69,7 @@ def train_sae(
     if lm.max_positions is not None and params.context_size > lm.max_positions:
         raise InputError(f"{params.context_size} tokens are more than the model's {lm.max_positions}", field="train_sae.context_size")
     windows = {part: part_windows(lm, documents, part, params) for part in ("train", "heldout")}
-    train = without_outliers(cached_activations(lm, windows["train"], layer, params, work, "train"))
+    train, n_shortened = shortened(cached_activations(lm, windows["train"], layer, params, work, "train"))
     heldout = cached_activations(lm, windows["heldout"], layer, params, work, "heldout")
     sae = optimise(train, params, seed, lm.device)
     save(sae, output, _metadata(name, layer, params))
@@ -78,7 +78,7 @@ def train_sae(
         heldout=measure(loaded, heldout, MAX_NORM_RATIO),
         loss_recovered=loss_recovered(lm, loaded, layer, windows["heldout"][:LOSS_WINDOWS]),
         n_train=len(train),
-        n_train_outliers=usable_tokens(windows["train"]) - len(train),
+        n_shortened=n_shortened,
         n_documents=len(documents),
     )
 
@@ -129,10 +129,17 @@ def _shard(lm: LM, batches: list[list[list[int]]], layer: int) -> bytes:
     return data.view(torch.int16).numpy().tobytes()
 
 
-def without_outliers(x: torch.Tensor) -> torch.Tensor:
-    """Rows that are not far longer than the median: a few attention sinks would rule the loss."""
+def shortened(x: torch.Tensor) -> tuple[torch.Tensor, int]:
+    """Rows with none longer than MAX_NORM_RATIO medians, and how many were cut down to that.
+
+    Attention sinks at full length would rule the loss; without any, the SAE would overshoot on them without bound.
+    """
     norms = torch.cat([rows.float().norm(dim=1) for rows in x.split(65_536)])
-    return x[norms <= MAX_NORM_RATIO * norms.median()]
+    limit = MAX_NORM_RATIO * norms.median()
+    long = torch.nonzero(norms > limit).squeeze(1)
+    x = x.clone()
+    x[long] = (x[long].float() * (limit / norms[long])[:, None]).to(x.dtype)
+    return x, len(long)
 
 
 def batches_of(x: torch.Tensor, size: int, seed: int) -> Iterator[torch.Tensor]:

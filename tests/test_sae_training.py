@@ -31,7 +31,7 @@ from gapscope.params import TrainSaeParams
 from gapscope.sae import load_sae
 from gapscope.sae_metrics import loss_recovered, measure
 from gapscope.sae_model import SparseBatchTopK
-from gapscope.sae_training import batches_of, cached_activations, optimise, train_sae, without_outliers
+from gapscope.sae_training import batches_of, cached_activations, optimise, shortened, train_sae
 from gapscope.work import WorkDirectory
 
 WORDS = ["dog", "cat", "river", "bridge", "hammer", "bread", "owl", "tree"]
@@ -228,10 +228,18 @@ def test_loss_recovered_is_1_for_a_perfect_reconstruction_and_0_for_none(lm: LM)
     assert (perfect, nothing) in ((None, None), (pytest.approx(1), pytest.approx(0)))
 
 
-def test_outliers_are_dropped_and_batches_are_whole() -> None:
+def test_outliers_are_shortened() -> None:
     x = torch.ones((10, 4))
     x[3] = 100
-    assert len(without_outliers(x)) == 9
+    found, n = shortened(x)
+    assert n == 1
+    assert torch.equal(found[3], torch.full((4,), 10.0)), "ten medians"
+    found[3] = 1
+    assert torch.equal(found, torch.ones((10, 4)))
+    assert float(x[3, 0]) == 100, "what was given is left as it was"
+
+
+def test_batches_are_whole() -> None:
     batches = batches_of(torch.arange(10.0)[:, None], 4, seed=0)
     epoch = [next(batches).flatten().tolist() for _ in range(2)]
     assert len({value for batch in epoch for value in batch}) == 8, "no token twice in an epoch"
