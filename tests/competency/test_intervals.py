@@ -99,6 +99,15 @@ def test_reference_by_hand():
     assert found.chi_model[2, 2] == 0.0
 
 
+def test_graded_scores_are_worth_more_trials():
+    rng = np.random.default_rng(2)
+    saliency, scores = sparse_saliency(rng, rng.random((300, 10)) < 0.2), graded(rng, 0.6, (300,))
+    found = reference(saliency, scores, np.zeros(300, dtype=np.int64), np.arange(300))
+    low, high = beta_interval(found.chi_model[0], found.n_eff[0] * scores.mean() * (1 - scores.mean()) / scores.var())
+    assert found.low[0] == pytest.approx(low)
+    assert found.high[0] == pytest.approx(high)
+
+
 def test_families_widen_the_interval():
     rng = np.random.default_rng(1)
     saliency = sparse_saliency(rng, rng.random((400, 20)) < 0.9)

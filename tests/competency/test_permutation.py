@@ -140,6 +140,27 @@ def test_p_under_the_null_is_uniform_and_never_too_small_in_the_tail():
     assert (p <= 0.2).mean() >= 0.8 * 0.2
 
 
+def test_the_short_side_of_a_skewed_statistic_has_a_tail():
+    """One heavy item and 200 light ones, a tenth right: a gamma of that skewness ends at -0.84 standard deviations."""
+    rng = np.random.default_rng(8)
+    column = np.zeros((4000, 1))
+    column[:201] = np.array([1.0] + [0.02] * 200)[:, None]
+    null = null_of(sp.csr_matrix(column), np.repeat([1.0, 0.0], [400, 3600]), np.zeros(4000, dtype=np.int64))
+    drawn_sums = (rng.random(200_000) < 0.1) + 0.02 * rng.binomial(200, 0.1, 200_000) - 0.5
+    at = np.quantile(drawn_sums, 0.002)
+    assert -1.3 < at / np.sqrt(null.variance[0]) < -0.84
+    assert null.p(np.array([at]))[0] == pytest.approx(2 * (drawn_sums <= at).mean(), rel=0.35)
+
+
+def test_equal_weights_in_a_cell_never_vary_whatever_rounding_does():
+    rng = np.random.default_rng(11)
+    cells = np.repeat(np.arange(6), 7)
+    columns = np.repeat(rng.random((6, 25)) + 0.01, 7, axis=0)
+    null = null_of(sp.csr_matrix(columns), rng.random(42), cells)
+    assert (null.variance == 0).all()
+    assert (null.p(null.statistic()) == 1).all()
+
+
 def test_a_statistic_that_cannot_vary_has_p_one():
     column = np.array([[1.0], [1.0], [0.0], [0.0]])
     null = null_of(sp.csr_matrix(column), np.array([1.0, 1.0, 0.0, 1.0]), np.array([0, 0, 1, 1]))
