@@ -31,16 +31,23 @@ NO_CONTEXTS = "(no contexts)"
 SURROUNDINGS = 0.1
 """Weight of a word on which the concept does not fire; one at the concept's peak weighs 1."""
 
+LIFT = 2.0
+"""A word on which the concept does not fire labels it only where it is so many times as common as elsewhere."""
+
 BACKGROUND_WINDOWS = 50_000
 """Windows, evenly spaced over all, from which it is learnt how common a word is."""
 
 NEGATIVES = 200
 """Windows of other concepts against which a label is scored."""
 
-HELD_OUT_SHARE = 3
-"""One in three of a concept's items is kept out of its label, to score it."""
+FOLDS = 3
+"""Parts of a concept's items, each kept in turn out of a label that is scored on it."""
 
-MIN_HELD_OUT, MIN_NEGATIVES = 2, 10
+MIN_ITEMS, MIN_NEGATIVES = 3, 10
+"""With fewer there is no score."""
+
+WEAKEST = 1 / 3
+"""A keyword weighs at least this share of the first one."""
 
 
 @dataclass(frozen=True)
@@ -76,9 +83,13 @@ class Background:
     counts: Counter[str]
     others: list[tuple[str, frozenset[str]]]
 
+    def share(self, word: str) -> float:
+        """Share of windows that hold the word; a word of none counts as if it were in one."""
+        return max(self.counts[word], 1) / self.n_windows
+
     def rarity(self, word: str) -> float:
         """log(1 + windows / windows with the word), the inverse frequency of class-based TF-IDF."""
-        return math.log(1 + self.n_windows / max(self.counts[word], 1))
+        return math.log(1 + 1 / self.share(word))
 
 
 def read_contexts(path: Path) -> pa.Table:
@@ -92,7 +103,8 @@ def read_contexts(path: Path) -> pa.Table:
     if pc.any(unequal).as_py():
         row = pc.index(unequal, True).as_py()
         raise InputError("has another number of activations than of tokens", file=path, line=row + 1, field="activations")
-    return table.combine_chunks()
+    # Sorted, so that what is sampled from them does not depend on the order of rows.
+    return table.sort_by([(name, "ascending") for name in CONTEXTS.sort_by]).combine_chunks()
 
 
 def keyword_labels(
@@ -103,13 +115,12 @@ def keyword_labels(
     The weight of a word in a concept is class-based TF-IDF (Grootendorst 2022, with the concept as class): its share of
     the concept's words, times how rare it is over the windows of all concepts. Ours: an occurrence counts by the
     activation on it relative to the concept's peak, plus a little for words around, so that a concept which fires on
-    "the" is labelled "the"; each window counts a word once, and words of a single item do not count where others recur, so
-    that one item does not write the label.
+    "the" is labelled "the"; each window counts a word once; and only words that recur label it (:func:`_admitted`).
 
-    The items of a concept are split by hash; two thirds write the label, and the label is scored on windows of the rest,
-    against windows of items in which the concept never fires: the area under the ROC curve of the summed weights of the
-    keywords that a window holds. 0.5 is guessing. A label of a concept with too few items for that is written from all of
-    them and has no score.
+    The score says how well such a label detects contexts that it has not seen: the items of a concept are split in three by
+    hash, and each third's windows are scored by keywords from the other two, against windows of items in which the concept
+    never fires. It is the area under the ROC curve of the summed weights of the keywords that a window holds; 0.5 is
+    guessing. A concept with too few items for that has none.
 
     Args:
         contexts: the contexts table, all concepts.
@@ -141,13 +152,14 @@ def learn_background(contexts: pa.Table) -> Background:
 
 
 def common_words(words: Sequence[dict[str, float]], n_keywords: int) -> str:
-    """The words that stand out most over several concepts, each of which counts the same."""
+    """The words that stand out most over several concepts; those of several of them only, if there are any."""
     summed: dict[str, float] = defaultdict(float)
     for weights in words:
-        total = sum(weights.values())
         for word, weight in weights.items():
-            summed[word] += weight / total
-    return ", ".join(_strongest(summed, n_keywords))
+            summed[word] += weight
+    held_by = Counter(word for weights in words for word in weights)
+    shared = {word: weight for word, weight in summed.items() if held_by[word] > 1}
+    return ", ".join(_strongest(shared or summed, n_keywords))
 
 
 def _windows_of(contexts: pa.Table, concepts: Sequence[int]) -> dict[int, list[Window]]:
@@ -172,47 +184,65 @@ def _silence(firing: sp.csr_matrix, concepts: Sequence[int], item_ids: Sequence[
 def _label(windows: list[Window], background: Background, silent: set[str], n_keywords: int) -> Label:
     if not windows:
         return Label(NO_CONTEXTS, NO_LABEL)
-    everything = _stand_out(windows, background)
-    order = sorted({window.item_id for window in windows}, key=lambda item: (stable_hash("label", item), item))
-    held_out = set(order[: len(order) // HELD_OUT_SHARE])
-    fitted = [window for window in windows if window.item_id not in held_out]
-    positives = [frozenset(window.words) for window in windows if window.item_id in held_out]
+    words = _stand_out(windows, background)
+    score = _detection_score(windows, background, silent, n_keywords)
+    return Label(", ".join(_strongest(words, n_keywords)), KEYWORDS, score, words)
+
+
+def _detection_score(windows: list[Window], background: Background, silent: set[str], n_keywords: int) -> float | None:
+    """Mean over the concept's windows of the area under the ROC curve, each held out of the label that it is scored by."""
     negatives = [words for item, words in background.others if item in silent][:NEGATIVES]
-    if len(positives) < MIN_HELD_OUT or len(negatives) < MIN_NEGATIVES:
-        return Label(", ".join(_strongest(everything, n_keywords)), KEYWORDS, None, everything)
-    weights = _stand_out(fitted, background)
-    keywords = {word: weights[word] for word in _strongest(weights, n_keywords)}
-    score = area_under_roc([_detect(keywords, words) for words in positives], [_detect(keywords, words) for words in negatives])
-    return Label(", ".join(keywords), KEYWORDS, score, everything)
+    order = sorted({window.item_id for window in windows}, key=lambda item: (stable_hash("label", item), item))
+    if len(order) < MIN_ITEMS or len(negatives) < MIN_NEGATIVES:
+        return None
+    areas: list[float] = []
+    for fold in range(FOLDS):
+        held_out = set(order[fold::FOLDS])
+        weights = _stand_out([window for window in windows if window.item_id not in held_out], background)
+        keywords = {word: weights[word] for word in _strongest(weights, n_keywords)}
+        others = [_detect(keywords, words) for words in negatives]
+        areas += [area_under_roc([_detect(keywords, frozenset(window.words))], others) for window in windows if window.item_id in held_out]
+    return math.fsum(areas) / len(areas)
 
 
 def _stand_out(windows: list[Window], background: Background) -> dict[str, float]:
-    """Weight of each word of a concept: its share of the concept's words times its rarity.
-
-    Only words that occur in several of the concept's items count, if there are any: a word of one item is that item's.
-    """
+    """Weight of each word that stands out in a concept's windows: its share of the concept's words times its rarity."""
     peak = max((weight for window in windows for weight in window.words.values()), default=0.0)
     shares: dict[str, float] = defaultdict(float)
     for window in windows:
         for word, activation in window.words.items():
             shares[word] += SURROUNDINGS + (1 - SURROUNDINGS) * (activation / peak if peak > 0 else 0.0)
     total = sum(shares.values())
-    held_by = Counter(word for item in _words_by_item(windows).values() for word in item)
-    recurring = {word: share for word, share in shares.items() if held_by[word] > 1} or shares
-    return {word: share / total * background.rarity(word) for word, share in recurring.items()}
+    return {word: shares[word] / total * background.rarity(word) for word in _admitted(windows, background)}
 
 
-def _words_by_item(windows: list[Window]) -> dict[str, set[str]]:
-    words: dict[str, set[str]] = defaultdict(set)
+def _admitted(windows: list[Window], background: Background) -> list[str]:
+    """The words that may label a concept.
+
+    They are those on which it fires in several items, at half of the window's peak or more, and those around that are in
+    several items and :data:`LIFT` times as common in its windows as in others. Where there is none, the concept fires on
+    another word each time: then they are all on which it does.
+    """
+    hits, around = _in_items(windows, 0.5), _in_items(windows, 0.0)
+    n_with = Counter(word for window in windows for word in window.words)
+    lifted = {word for word, n in n_with.items() if n / len(windows) >= LIFT * background.share(word)}
+    recurring = {word for word, n in hits.items() if n > 1} | {word for word in lifted if around[word] > 1}
+    return sorted(recurring or hits)
+
+
+def _in_items(windows: list[Window], share_of_peak: float) -> Counter[str]:
+    """In how many items each word is, with at least this share of the peak of its window."""
+    found: set[tuple[str, str]] = set()
     for window in windows:
-        words[window.item_id].update(window.words)
-    return words
+        least = share_of_peak * max(window.words.values(), default=0.0)
+        found.update((window.item_id, word) for word, activation in window.words.items() if activation >= least)
+    return Counter(word for _item, word in found)
 
 
 def _strongest(weights: dict[str, float], n_keywords: int) -> list[str]:
-    """At most ``n_keywords`` words, strongest first, the alphabet between equals; none that weighs under a fifth of the first."""
+    """At most ``n_keywords`` words, strongest first, the alphabet between equals; none that is far weaker than the first."""
     ranked = sorted(weights.items(), key=lambda entry: (-round(entry[1], 9), entry[0]))[:n_keywords]
-    return [word for word, weight in ranked if weight >= ranked[0][1] / 5]
+    return [word for word, weight in ranked if weight >= WEAKEST * ranked[0][1]]
 
 
 def _detect(keywords: dict[str, float], words: frozenset[str]) -> float:
