@@ -45,14 +45,16 @@ class Entry:
     benchmarks: Mapping[str, Mapping[str, Any]]
 
 
-def results_entry(log: Log, tasks: Sequence[TaskScores], files: LogFiles, join: str, id_prefix: str) -> dict[str, Any]:
-    """The entry ``results`` of a model whose results are a log; a choice that all tasks share is written out."""
+def results_entry(log: Log, tasks: Sequence[TaskScores], files: LogFiles, **given: str | None) -> dict[str, Any]:
+    """The entry ``results`` of a model whose results are a log.
+
+    What was given of metric, filter, join and id_prefix is written out, and a metric or filter that all tasks share.
+    """
     entry: dict[str, Any] = {"format": log.format, "files": files.patterns}
-    for name, chosen in (("metric", {task.metric for task in tasks}), ("filter", {task.filter for task in tasks})):
-        only = next(iter(chosen))
-        if len(chosen) == 1 and only:
-            entry[name] = only
-    return entry | ({} if join == "auto" else {"join": join}) | ({"id_prefix": id_prefix} if id_prefix else {})
+    for name, found in (("metric", {task.metric for task in tasks}), ("filter", {task.filter for task in tasks})):
+        entry[name] = given.get(name) or (next(iter(found)) if len(found) == 1 else None)
+    entry |= {"join": None if given.get("join") == "auto" else given.get("join"), "id_prefix": given.get("id_prefix")}
+    return {name: value for name, value in entry.items() if value}
 
 
 def benchmark_entries(log: Log, tasks: Sequence[TaskScores], files: LogFiles, kind: str) -> dict[str, dict[str, Any]]:

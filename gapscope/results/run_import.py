@@ -110,7 +110,7 @@ def understand(paths: Sequence[Path], items_file: Path | None, choice: Choice) -
         found,
         source,
         tasks[0].metric if log.format == "arena" else log.model,
-        results_entry(log, tasks, source, choice.join, choice.id_prefix),
+        results_entry(log, tasks, source, metric=choice.metric, filter=choice.filter, join=choice.join, id_prefix=choice.id_prefix),
         benchmark_entries(log, tasks, source, choice.kind),
         {slug: len(part) for slug, part in brought.items()},
     )

@@ -190,6 +190,29 @@ def test_groups_of_tasks_are_one_benchmark(run: Path) -> None:
     assert {item.meta.get("task") for item in read_items(run / "items" / "items.jsonl")} == {"big_one", "big_two", None}
 
 
+def test_a_choice_that_only_some_tasks_need_is_written_out(run: Path) -> None:
+    samples(run / "run", sum_rows(), "sums")
+    params = into(run, "run", "--metric", "acc", "--filter", "strict-match", "--into", "params.yaml", "--as", "mine")
+    chosen = params.models["mine"].results
+    assert (chosen.metric, chosen.filter, chosen.join) == ("acc", "strict-match", "auto")
+    call("--params", "params.yaml", "--source", "mine", "--output", "raw/mine", command=fetch)
+    call("--params", "params.yaml", "--raw", "raw", "--output", "items", command=items_stage)
+    subject = (
+        "--params",
+        "params.yaml",
+        "--model-key",
+        "mine",
+        "--source",
+        "raw/mine",
+        "--items",
+        "items/items.jsonl",
+        "--output",
+        "scores",
+    )
+    found = json.loads(call(*subject, "--json", command=score).stdout)["benchmarks"]
+    assert {name: entry["accuracy"] for name, entry in found.items()} == {"colours": 0.75, "sums": 0.5}
+
+
 def test_of_an_arena_one_side_and_its_battles(run: Path) -> None:
     write_lines(run / "battles.jsonl", BATTLES)
     params = into(run, "battles.jsonl", "--metric", "ours", "--into", "params.yaml", "--as", "ours")

@@ -24,10 +24,12 @@ NAME = f"details_leaderboard|colours|0_{DATE}.parquet"
 
 def as_text(row: dict[str, Any]) -> dict[str, Any]:
     """The row as some releases wrote it where a table could not hold its values."""
-    return {key: str(value) for key, value in row.items()}
+    pairs = [(logprob, False) for logprob, _ in row["predictions"]]
+    return {key: str(value) for key, value in (row | {"predictions": pairs}).items()}
 
 
 FORMS = {
+    "text without logits": [as_text(lighteval_flat(k)) | {"pred_logits": "[]"} for k in ALL],
     "flat": [lighteval_flat(k) for k in ALL],
     "text": [as_text(lighteval_flat(k)) for k in ALL],
     "nested": [lighteval_nested(k) for k in ALL],
