@@ -171,7 +171,7 @@ class CoverageParams(Strict):
 class StrataParams(Strict):
     """Items that are compared with each other: of one benchmark, of about one length, and alike in a meta key."""
 
-    length_bins: Positive = 5
+    length_bins: Positive = 10
     meta: str | None = None
 
 
