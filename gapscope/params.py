@@ -269,13 +269,16 @@ def parse_params(text: str, path: Path) -> Params:
         raise _first_fault(error, path, raw) from error
 
 
-def _written_key(loc: tuple[int | str, ...], raw: Any) -> str:
-    """The key as it stands in the file: pydantic's location also names the variant it chose (package, rows, ...)."""
+def _written_key(loc: tuple[int | str, ...], raw: Any, *, absent: bool) -> str:
+    """The key as it stands in the file: pydantic's location also names the variant it chose (package, rows, ...).
+
+    ``absent`` says that the last part of the location is a key that the file should have.
+    """
     parts: list[str] = []
     for depth, part in enumerate(loc):
         if (isinstance(raw, dict) and part in raw) or (isinstance(raw, list) and isinstance(part, int)):
             raw = raw[part]  # type: ignore[index]
-        elif depth < len(loc) - 1:
+        elif depth < len(loc) - 1 or not absent:
             continue
         parts.append(str(part))
     return ".".join(parts)
@@ -283,7 +286,7 @@ def _written_key(loc: tuple[int | str, ...], raw: Any) -> str:
 
 def _first_fault(error: ValidationError, path: Path, raw: Any) -> InputError:
     fault = error.errors()[0]
-    key = _written_key(fault["loc"], raw)
+    key = _written_key(fault["loc"], raw, absent=fault["type"] == "missing")
     value = fault.get("input")
     shown = f", is {value!r}" if isinstance(value, (str, int, float, bool, type(None))) else ""
     if fault["type"] == "extra_forbidden":

@@ -98,3 +98,21 @@ def test_the_check_is_quick_and_light() -> None:
     run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert time.perf_counter() - started < 2
     assert run.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize(
+    ("results", "expected"),
+    [
+        ({"format": "lm_eval", "files": ["a"], "metricc": "acc"}, "models.x.results.metricc: unknown parameter"),
+        ({"format": "csv", "files": ["a"]}, "models.x.results.format: Input should be 'lm_eval'"),
+        ({"format": "inspect", "file": "a"}, "models.x.results.files: parameter is missing"),
+        ({"file": "a", "score_column": "s", "metric": "acc"}, "models.x.results.metric: unknown parameter"),
+        ({"file": "a"}, "models.x.results: give exactly one of score_column and prediction_column"),
+        ({"file": "a", "prediction_column": "p"}, "models.x.results: give prediction_form"),
+    ],
+)
+def test_results_are_a_table_with_named_columns_or_a_log(tmp_path: Path, results: dict[str, Any], expected: str) -> None:
+    raw = committed()
+    source = next(iter(raw["sources"]))
+    raw["models"]["x"] = {"source": source, "name": "x", "results": results}
+    assert expected in check(tmp_path, raw)
