@@ -220,3 +220,11 @@ def test_read_matrix_names_the_item_at_fault(tmp_path):
     directory = write_activations(tmp_path, bad, BENCHMARKS)
     with pytest.raises(InputError, match=r"saliency\.npz:2: item 'i0001' holds"):
         read_matrix(directory, "saliency", read_rows(directory))
+
+
+def test_a_suite_of_one_benchmark_has_no_overlap(tmp_path):
+    path = build(tmp_path, SALIENCY, ["only"] * 3)
+    assert OVERLAP.read(path / "overlap.parquet").num_rows == 0
+    rows = rows_of(path)
+    assert [rows[SUITE, c]["chi_bench"] for c in range(4)] == [rows["only", c]["chi_bench"] for c in range(4)]
+    assert write_coverage(tmp_path / "activations", tmp_path / "again", CoverageParams())["overlap"] == {"n_pairs": 0}
