@@ -32,6 +32,7 @@ def main(
 ) -> None:
     """Measure extraction against the bare forward pass."""
     from gapscope.batches import plan_batches
+    from gapscope.canary import run_canary
     from gapscope.competency.contexts import peaks_of
     from gapscope.competency.extraction import make_policy
     from gapscope.competency.random_dictionary import RandomDictionary
@@ -40,7 +41,7 @@ def main(
     from gapscope.items import read_items
     from gapscope.lm import load_lm, pad_batch, pad_id, read_residual
     from gapscope.params import ExtractActivationsParams
-    from gapscope.sae import load_sae, run_canary
+    from gapscope.sae import load_sae
     from gapscope.threads import use_threads
 
     use_threads(threads)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -240,20 +240,30 @@ def read_residual(lm: LM, input_ids: torch.Tensor, attention_mask: torch.Tensor,
 
     Same place as SAELens's `blocks.{layer}.hook_resid_post`, before any final norm. The forward pass stops there.
     """
+    return read_residuals(lm, input_ids, attention_mask, [layer])[0]
+
+
+def read_residuals(lm: LM, input_ids: torch.Tensor, attention_mask: torch.Tensor, layers: Sequence[int]) -> list[torch.Tensor]:
+    """The residual stream after each of the blocks, of one forward pass that stops at the last of them."""
     shape = (int(input_ids.shape[0]), int(input_ids.shape[1]), lm.width)
-    kept: list[torch.Tensor] = []
+    kept: dict[int, torch.Tensor] = {}
 
-    def grab(_module: torch.nn.Module, _args: Any, output: Any) -> None:
-        kept.append(block_output(output, shape))
-        raise _StopForwardError
+    def grab(layer: int, output: Any) -> None:
+        kept[layer] = block_output(output, shape)
+        if layer == max(layers):
+            raise _StopForwardError
 
-    handle = check_layer(lm, layer).register_forward_hook(grab)
+    def hook(layer: int) -> Callable[..., None]:
+        return lambda _module, _args, output: grab(layer, output)
+
+    handles = [check_layer(lm, layer).register_forward_hook(hook(layer)) for layer in layers]
     try:
         with contextlib.suppress(_StopForwardError):
             forward(lm, input_ids, attention_mask)
     finally:
-        handle.remove()
-    return kept[0]
+        for handle in handles:
+            handle.remove()
+    return [kept[layer] for layer in layers]
 
 
 @contextlib.contextmanager

@@ -14,42 +14,11 @@ from pydantic import Discriminator, Field, StringConstraints, Tag, ValidationErr
 from gapscope.errors import InputError
 from gapscope.files import read_text
 from gapscope.params_data import Benchmark, Corpus, HubSource, ItemsParams, LogResults, PackageSource, PathSource, Source
+from gapscope.params_observers import Observer, PathSae
 from gapscope.params_types import Count, Dtype, Positive, Share, Slug, Strict
 
 # Kept importable from here: whoever reads parameters need not know which file declares which.
 __all__ = ["Benchmark", "Corpus", "HubSource", "PackageSource", "Params", "PathSource", "Source", "StageParams", "load_params"]
-
-
-class TrainedSae(Strict):
-    """The SAE is trained by the train-sae stage."""
-
-    kind: Literal["train"]
-
-
-class RegistrySae(Strict):
-    """A published SAE by its name in the SAELens registry."""
-
-    kind: Literal["registry"]
-    release: str
-    id: str
-
-
-class PathSae(Strict):
-    """An SAE in SAELens's own format inside a source."""
-
-    kind: Literal["path"]
-    source: Slug
-    directory: str = "."
-
-
-class Observer(Strict):
-    """A model that reads the questions, and the SAE that names what it reads."""
-
-    source: Slug
-    name: str
-    layer: Count
-    dtype: Dtype = "float32"
-    sae: Annotated[TrainedSae | RegistrySae | PathSae, Field(discriminator="kind")]
 
 
 class Results(Strict):

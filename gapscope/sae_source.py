@@ -6,12 +6,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from gapscope.canary import run_canary
 from gapscope.documents import read_documents
 from gapscope.errors import InputError
 from gapscope.files import atomic_directory, dump_json, write_bytes
 from gapscope.lm import LM, load_lm
-from gapscope.params import PathSae, RegistrySae, TrainedSae, TrainSaeParams
-from gapscope.sae import LoadedSAE, check_fits, load_registry_sae, load_sae, run_canary
+from gapscope.params import TrainSaeParams
+from gapscope.params_observers import PathSae, RegistrySae, TrainedSae
+from gapscope.sae import LoadedSAE, check_fits, load_sae
+from gapscope.sae_registry import load_registry_sae
 from gapscope.threads import use_threads
 from gapscope.work import WorkDirectory, work_key
 
@@ -42,12 +45,9 @@ def make_sae(
     """
     use_threads(threads)
     lm = load_lm(model_dir, dtype, device)
-    if isinstance(source, RegistrySae):
-        return _pin(lm, load_registry_sae(source.release, source.id), layer, output)
-    if isinstance(source, PathSae) or sae_dir is not None:
-        if sae_dir is None:
-            raise InputError("the observer's SAE is a directory, which is not given", field="--sae")
-        return _pin(lm, load_sae(sae_dir / (source.directory if isinstance(source, PathSae) else ".")), layer, output)
+    published = _published(source, sae_dir, str(lm.device))
+    if published is not None:
+        return _pin(lm, published, layer, output)
     if corpus is None:
         raise InputError("a corpus is needed to train an SAE", field="--corpus")
     layer = lm.n_layers // 2 if layer is None else layer
@@ -78,6 +78,20 @@ def _train(
     metrics["train"] = {"n_tokens": trained.n_train, "n_shortened": trained.n_shortened}
     metrics["n_documents"] = trained.n_documents
     return metrics
+
+
+def _published(source: TrainedSae | RegistrySae | PathSae | None, sae_dir: Path | None, device: str) -> LoadedSAE | None:
+    """The SAE that others made, or None where one is to be trained."""
+    match source:
+        case RegistrySae():
+            return load_registry_sae(source, device)
+        case PathSae() if sae_dir is None:
+            raise InputError("the observer's SAE is a directory, which is not given", field="--sae")
+        case PathSae() if sae_dir is not None:
+            factor = source.norm_scaling_factor
+            return load_sae(sae_dir / source.directory, device, prepend_bos=source.prepend_bos, norm_scaling_factor=factor)
+        case _:
+            return None if sae_dir is None else load_sae(sae_dir, device)
 
 
 def _pin(lm: LM, sae: LoadedSAE, layer: int | None, output: Path) -> dict[str, Any]:

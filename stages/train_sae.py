@@ -10,7 +10,7 @@ import click
 from stages.common import EXISTING_DIR, EXISTING_FILE, PATH, Common, common_options, stage_command
 
 if TYPE_CHECKING:
-    from gapscope.params import Observer
+    from gapscope.params_observers import Observer
 
 
 @stage_command("train-sae")

@@ -16,7 +16,19 @@ import yaml
 
 ROOT = Path(__file__).parent.parent
 DAG = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
-KERNEL = {"errors", "files", "artifacts", "params", "params_data", "params_types", "params_variants", "progress", "provenance", "work"}
+KERNEL = {
+    "errors",
+    "files",
+    "artifacts",
+    "params",
+    "params_data",
+    "params_observers",
+    "params_types",
+    "params_variants",
+    "progress",
+    "provenance",
+    "work",
+}
 
 
 def module_file(name: str) -> Path | None:

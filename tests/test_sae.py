@@ -20,9 +20,11 @@ from sae_lens.saes.sae import SAEMetadata
 from safetensors.torch import load_file, save_file
 from tiny_sae import METADATA, random_jumprelu, save_tiny_sae
 
+from gapscope.canary import require_canary, run_canary
 from gapscope.errors import InputError
 from gapscope.lm import LM, load_lm
-from gapscope.sae import check_fits, checked, hook_layer, load_sae, require_canary, required, run_canary
+from gapscope.sae import check_fits, checked, load_sae
+from gapscope.sae_config import hook_layer
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +102,7 @@ def test_absent_metadata_is_an_error_and_not_false(tmp_path: Path) -> None:
         assert getattr(made.cfg.metadata, name) is None, "SAELens says nothing"
         with pytest.raises(InputError, match=f"{name}: the SAE's metadata does not say"):
             checked(made, tmp_path)
-    assert required(random_jumprelu(prepend_bos=False).cfg.metadata, "prepend_bos") is False
+    assert checked(random_jumprelu(prepend_bos=False), tmp_path).prepend_bos is False
 
 
 def test_refused_by_name(tmp_path: Path) -> None:
@@ -179,7 +181,7 @@ def test_canary_passes_a_faithful_sae(lm: LM) -> None:
     assert canary.l0 == pytest.approx(32, abs=0.01), "one of each pair fires"
     assert canary.not_seen == 0
     assert canary.n_tokens > 300
-    require_canary(canary, sae, 0.01)
+    require_canary(lm, sae, canary, 0.01)
 
 
 def test_canary_refuses_another_scale(lm: LM) -> None:
@@ -190,10 +192,10 @@ def test_canary_refuses_another_scale(lm: LM) -> None:
     # x' = 3 x, so that the error is 4 |x|^2: by hand, relative to the variance around the mean it is at least 4.
     assert canary.fvu >= 4
     with pytest.raises(InputError, match=rf"leaves {canary.fvu:.3f} of the variance unexplained \(limit 0.5\) with 32.0 concepts"):
-        require_canary(canary, sae, 0.5)
+        require_canary(lm, sae, canary, 0.5)
 
 
 def test_canary_refuses_an_sae_that_never_fires(lm: LM) -> None:
     sae = checked(random_jumprelu(threshold=1e9), "made")
     with pytest.raises(InputError, match=r"0\.0 concepts a token"):
-        require_canary(run_canary(lm, sae), sae, 1e9)
+        require_canary(lm, sae, run_canary(lm, sae), 1e9)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gapscope.artifacts import CONTEXTS, ROWS
+from gapscope.canary import Canary, require_canary, run_canary
 from gapscope.competency.background import (
     Counts,
     control_sample,
@@ -30,7 +31,7 @@ from gapscope.files import atomic_directory, write_csr, write_json
 from gapscope.items import Item, read_items
 from gapscope.lm import LM, Encoding, load_lm
 from gapscope.params import ExtractActivationsParams
-from gapscope.sae import MAX_NORM_RATIO, Canary, LoadedSAE, check_fits, load_sae, require_canary, run_canary
+from gapscope.sae import MAX_NORM_RATIO, LoadedSAE, check_fits, load_sae
 from gapscope.threads import use_threads
 from gapscope.work import WorkDirectory, work_key
 
@@ -126,7 +127,7 @@ def extract_activations(
     """
     check_fits(lm, sae, layer)
     canary = run_canary(lm, sae)
-    require_canary(canary, sae, params.max_fvu)
+    require_canary(lm, sae, canary, params.max_fvu)
     policy = make_policy(lm, sae, canary, params)
     plain = Reader(lm, sae, policy)
     windows = reference_windows(lm, documents, policy, params.reference_tokens)
