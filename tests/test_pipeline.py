@@ -33,11 +33,18 @@ TOPICS = {
     "food": ["bread", "rice", "soup", "cheese", "apple", "plum"],
 }
 
+ROWS = {"id": "id", "keep_id": True, "question": "question", "choices": "choices", "answer": "answer"}
+
 
 def item_rows(topic: str) -> list[dict[str, object]]:
     words = TOPICS[topic]
     return [
-        {"id": f"{topic}-{i}-{j}", "question": f"Which of these did the {a} stand next to, the {b} or the wall?", "choices": [a, b, "a wall"], "answer": (i + j) % 3}
+        {
+            "id": f"{topic}-{i}-{j}",
+            "question": f"Which of these did the {a} stand next to, the {b} or the wall?",
+            "choices": [a, b, "a wall"],
+            "answer": (i + j) % 3,
+        }
         for i, a in enumerate(words)
         for j, b in enumerate(words)
         if a != b
@@ -51,16 +58,31 @@ def write_lines(file: Path, rows: list[dict[str, object]]) -> None:
 
 def tiny_params(inputs: Path, model: Path) -> dict[str, object]:
     raw = yaml.safe_load((ROOT / "params.yaml").read_text())
-    paths = {"tiny_model": model, "animals": inputs / "animals.jsonl", "tools": inputs / "tools.jsonl", "documents": inputs / "documents.jsonl"}
-    raw["sources"] = {key: {"kind": "path", "licence": "CC0-1.0", "path": str(path), "sha256": sha256_tree(path)} for key, path in paths.items()}
+    paths = {
+        "tiny_model": model,
+        "animals": inputs / "animals.jsonl",
+        "tools": inputs / "tools.jsonl",
+        "documents": inputs / "documents.jsonl",
+    }
+    raw["sources"] = {
+        key: {"kind": "path", "licence": "CC0-1.0", "path": str(path), "sha256": sha256_tree(path)} for key, path in paths.items()
+    }
     raw["benchmarks"] = {
-        key: {"source": key, "files": [f"{key}.jsonl"], "format": "rows", "kind": kind, "options": {"keep_id": True}}
+        key: {"source": key, "files": [f"{key}.jsonl"], "format": "rows", "kind": kind, "options": ROWS}
         for key, kind in (("animals", "knowledge"), ("tools", "reasoning"))
     }
-    raw["corpus"] = {"source": "documents", "files": {"documents.jsonl": "text"}}
+    raw["corpus"] = {"source": "documents", "files": [{"file": "documents.jsonl", "column": "text"}]}
     raw["observers"] = {"tiny": {"source": "tiny_model", "name": "tiny", "layer": 1, "dtype": "float32", "sae": {"kind": "train"}}}
     raw["models"] = {"tiny": {"source": "tiny_model", "name": "tiny", "dtype": "float32"}}
-    raw["train_sae"] |= {"d_sae": 96, "k": 8, "context_size": 32, "train_tokens": 3000, "heldout_tokens": 1500, "steps": 60, "batch_tokens": 256}
+    raw["train_sae"] |= {
+        "d_sae": 96,
+        "k": 8,
+        "context_size": 32,
+        "train_tokens": 3000,
+        "heldout_tokens": 1500,
+        "steps": 60,
+        "batch_tokens": 256,
+    }
     raw["extract_activations"] |= {"max_tokens": 32, "reference_tokens": 1000, "max_fvu": 5.0}
     raw["performance"] |= {"min_n_eff": 3.0}
     return raw
@@ -92,7 +114,11 @@ def repository(tmp_path_factory: pytest.TempPathFactory, tiny_lm_dir: Path) -> R
     inputs, path = base / "inputs", base / "repo"
     for topic in ("animals", "tools"):
         write_lines(inputs / f"{topic}.jsonl", item_rows(topic))
-    documents = [{"text": " ".join(f"The {w} saw the {v} near bridge {i}." for w in words for v in words)} for i in range(40) for words in TOPICS.values()]
+    documents = [
+        {"text": " ".join(f"The {w} saw the {v} near bridge {i}." for w in words for v in words)}
+        for i in range(40)
+        for words in TOPICS.values()
+    ]
     write_lines(inputs / "documents.jsonl", documents)
     path.mkdir()
     for name in ("gapscope", "stages"):
@@ -131,7 +157,15 @@ def test_dvc_dag_has_the_order_of_the_paper(repository: Repository) -> None:
 
 def test_metrics_hold_finite_numbers_only(repository: Repository) -> None:
     shown = json.loads(repository.run("dvc", "metrics", "show", "--json"))[""]["data"]
-    assert {name.split("/")[1].removesuffix(".json") for name in shown} >= {"items", "train_sae", "extract_activations", "score", "coverage", "performance", "cluster"}
+    assert {name.split("/")[1].removesuffix(".json") for name in shown} >= {
+        "items",
+        "train_sae",
+        "extract_activations",
+        "score",
+        "coverage",
+        "performance",
+        "cluster",
+    }
 
     def walk(value: object, key: str) -> None:
         if isinstance(value, dict):
@@ -167,7 +201,7 @@ def test_plots_and_params_diff(repository: Repository) -> None:
 def test_experiment_and_metrics_diff(repository: Repository) -> None:
     repository.run("dvc", "exp", "run", "-n", "layer0", "-S", "observers.tiny.layer=0")
     try:
-        difference = json.loads(repository.run("dvc", "metrics", "diff", "--json", "HEAD"))["diff"]
+        difference = json.loads(repository.run("dvc", "metrics", "diff", "--json", "HEAD"))
         assert any("train_sae" in name for name in difference)
         assert "layer0" in repository.run("dvc", "exp", "show", "--csv")
     finally:
@@ -204,7 +238,10 @@ def test_reference_columns_recomputed_from_the_artifacts(repository: Repository)
     model["__suite__"] = np.full(saliency.shape[1], np.nan)
     model["__suite__"][defined] = np.nanmean(stacked[:, defined], axis=0)
     assert defined.any() and not defined.all()
-    for file, column, expected in (("coverage/tiny/coverage.parquet", "chi_bench", bench), ("performance/tiny/tiny.parquet", "chi_model", model)):
+    for file, column, expected in (
+        ("coverage/tiny/coverage.parquet", "chi_bench", bench),
+        ("performance/tiny/tiny.parquet", "chi_model", model),
+    ):
         table = pq.read_table(data / file).to_pydict()
         stored = np.array([np.nan if value is None else value for value in table[column]])
         wanted = np.array([expected[b][c] for b, c in zip(table["benchmark"], table["concept"], strict=True)])
