@@ -16,6 +16,7 @@ import os
 import shutil
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -151,7 +152,7 @@ def test_every_stage_is_byte_stable(repository: Repository) -> None:
 def test_dvc_dag_has_the_order_of_the_paper(repository: Repository) -> None:
     edges = repository.run("dvc", "dag", "--dot")
     chain = ["extract-activations@tiny", "coverage@tiny", "performance@tiny", "cluster@tiny", "report"]
-    for earlier, later in zip(chain, chain[1:], strict=False):
+    for earlier, later in pairwise(chain):
         assert f'"{earlier}" -> "{later}"' in edges
 
 
