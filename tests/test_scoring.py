@@ -14,16 +14,18 @@ from pathlib import Path
 import pytest
 import torch
 from click.testing import CliRunner
-from transformers import Gemma2Config, Gemma2ForCausalLM, GPT2Config, GPT2LMHeadModel
+from transformers import Gemma2Config, Gemma2ForCausalLM, GPT2Config, GPT2LMHeadModel, MambaConfig, MambaForCausalLM
 
 from gapscope import scoring
 from gapscope.artifacts import SCORES
+from gapscope.choice_tokens import MAX_LOGITS, Query, encode_item, plan_batches
 from gapscope.files import sha256_file
 from gapscope.items import Item, write_items
 from gapscope.lm import LM, load_lm
 from gapscope.params import ScoreParams
 from gapscope.scores import ItemScore, choose, first_of_each, summarise, wilson_interval
-from gapscope.scoring import Query, encode_item, plan_batches, score_batch, score_items
+from gapscope.scoring import context_window, keeps_branches_apart, score_batch, score_items
+from gapscope.threads import use_threads
 from gapscope.work import WorkDirectory
 from stages.score import main
 
@@ -34,6 +36,12 @@ WORDS = ["the", "river", "old", "tree", "bridge", "water", "steam", "bread", "ri
 @pytest.fixture(scope="module")
 def lm(tiny_lm_dir: Path) -> LM:
     return load_lm(tiny_lm_dir, device="cpu")
+
+
+@pytest.fixture(autouse=True)
+def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command asks for as many threads as the parameters say, which for a model this small is only in the way."""
+    monkeypatch.setattr(scoring, "use_threads", lambda threads: use_threads(1))
 
 
 def item(text: str, *choices: str, answer: int = 0, name: str = "a", benchmark: str = "b") -> Item:
@@ -104,23 +112,52 @@ def test_order_of_items_does_not_matter(lm: LM, tmp_path: Path) -> None:
     assert backwards[::-1] == score_items(lm, items, PARAMS, work(tmp_path / "a"))
 
 
-@pytest.mark.parametrize("kind", ["sliding", "learned_positions"])
-def test_other_architectures(lm: LM, tmp_path: Path, kind: str) -> None:
-    """Sliding windows shorter than the text, soft-capped logits, and learned positions."""
-    size = len(lm.tokenizer)
+def other_model(kind: str, size: int) -> torch.nn.Module:
+    shape = {"vocab_size": size, "hidden_size": 32, "num_hidden_layers": 4, "initializer_range": 0.3}
+    heads = {"intermediate_size": 48, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8}
     with torch.random.fork_rng():
         torch.manual_seed(1)
-        if kind == "sliding":
-            shape = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2}
-            caps = {"final_logit_softcapping": 2.0, "sliding_window": 6, "initializer_range": 0.3}
-            model = Gemma2ForCausalLM(Gemma2Config(vocab_size=size, head_dim=8, **shape, **caps))
-        else:
-            model = GPT2LMHeadModel(GPT2Config(vocab_size=size, n_embd=32, n_layer=2, n_head=4, initializer_range=0.3))
-    other = LM(model.eval(), lm.tokenizer, torch.device("cpu"), torch.float32)
-    items = made_items(8)
+        match kind:
+            case "soft_caps":
+                return Gemma2ForCausalLM(Gemma2Config(**shape, **heads, final_logit_softcapping=2.0, sliding_window=24)).eval()
+            case "eager":
+                return Gemma2ForCausalLM(Gemma2Config(**shape, **heads, sliding_window=999, attn_implementation="eager")).eval()
+            case "learned_positions":
+                return GPT2LMHeadModel(
+                    GPT2Config(vocab_size=size, n_embd=32, n_layer=2, n_head=4, n_positions=140, initializer_range=0.3)
+                ).eval()
+        return MambaForCausalLM(MambaConfig(**shape, state_size=4)).eval()
+
+
+@pytest.mark.parametrize(("kind", "shares"), [("soft_caps", True), ("eager", True), ("learned_positions", True), ("state_space", False)])
+def test_other_architectures(lm: LM, tmp_path: Path, kind: str, shares: bool) -> None:
+    """Soft-capped logits and sliding windows shorter than some items, eager attention, learned positions, no attention at all."""
+    other = LM(other_model(kind, len(lm.tokenizer)), lm.tokenizer, torch.device("cpu"), torch.float32)
+    items = made_items(12)
+    assert keeps_branches_apart(other) == shares
+    assert context_window(other) == {"soft_caps": 24, "eager": 999}.get(kind, math.inf)
     scores = logprobs(score_items(other, items, PARAMS, work(tmp_path)))
     for one in items:
         assert scores[one.id] == pytest.approx(plain_item(other, one), abs=1e-4)
+
+
+def test_a_model_that_mixes_branches_is_found_out(lm: LM, monkeypatch: pytest.MonkeyPatch) -> None:
+    forward = lm.model.forward
+
+    def blind(input_ids: torch.Tensor, position_ids: torch.Tensor | None = None, **others: object) -> object:
+        return forward(input_ids=input_ids, position_ids=position_ids)
+
+    assert keeps_branches_apart(lm)
+    monkeypatch.setattr(lm.model, "forward", blind)
+    assert not keeps_branches_apart(lm)
+
+
+def test_a_row_that_is_too_long_for_a_mask_is_split(lm: LM, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    items = made_items(6)
+    whole = score_items(lm, items, PARAMS, work(tmp_path / "whole"))
+    monkeypatch.setattr(scoring, "LONGEST_ROW", 60)
+    for a, b in zip(whole, score_items(lm, items, PARAMS, work(tmp_path / "split")), strict=True):
+        assert a.logprobs == pytest.approx(b.logprobs, abs=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +179,7 @@ def test_agrees_with_lm_eval(lm: LM, tiny_lm_dir: Path, tmp_path: Path, prompt: 
     for one, score in zip(items, scores, strict=True):
         query, expected = encode_item(lm, one, params), [next(theirs) for _ in one.choices]
         assert isinstance(query, Query)
-        fair = [k for k, tail in enumerate(query.tails) if not query.n_truncated or len(tail) == query.longest_tail]
+        fair = [k for k, tail in enumerate(query.tails) if not query.n_truncated or len(query.prefix) + len(tail) == query.span]
         assert [(score.logprobs or ())[k] for k in fair] == pytest.approx([expected[k] for k in fair], abs=1e-4)
 
 
@@ -187,13 +224,12 @@ def test_long_items_lose_their_left_and_keep_the_begin_token(tmp_path: Path, add
     assert isinstance(full, Query)
     assert isinstance(short, Query)
     assert full.n_truncated == 0
-    assert len(short.prefix) + short.longest_tail - 1 == 24
+    assert short.span - 1 == 24
     assert short.n_truncated == len(full.prefix) - len(short.prefix)
     bos = [lm.tokenizer.bos_token_id] * adds_bos
     assert short.prefix == bos + full.prefix[adds_bos + short.n_truncated :]
     assert full.prefix.count(lm.tokenizer.bos_token_id) == short.prefix.count(lm.tokenizer.bos_token_id) == adds_bos
-    (values,) = score_batch(lm, [short])
-    assert values == pytest.approx([plain(lm, short.prefix + tail, short.start) for tail in short.tails], abs=1e-4)
+    assert score_batch(lm, [short]) == pytest.approx([plain(lm, short.prefix + tail, short.start) for tail in short.tails], abs=1e-4)
     score = score_items(lm, [one], PARAMS.model_copy(update={"max_tokens": 24}), work(tmp_path))[0]
     assert score.n_truncated == short.n_truncated > 0
     assert summarise([one], [score])["n_truncated"] == 1
@@ -231,31 +267,33 @@ def test_batches_keep_their_budgets(lm: LM) -> None:
     for batch in batches:
         assert len(batch) <= 5
         if len(batch) > 1:
-            assert len(batch) * max(len(query.prefix) for query in batch) <= 300
-            assert sum(len(query.tails) for query in batch) * max(query.longest_tail for query in batch) <= 300
+            assert len(batch) * max(query.n_tokens for query in batch) <= 300
     assert plan_batches(queries[::-1], 300, 5, 1000) == batches
     # A vocabulary so large that one item's logits fill the budget.
-    assert all(len(batch) == 1 for batch in plan_batches(queries, 10**6, None, scoring.MAX_LOGITS))
+    assert all(len(batch) == 1 for batch in plan_batches(queries, 10**6, None, MAX_LOGITS))
 
 
 def test_a_killed_run_goes_on_and_ends_the_same(lm: LM, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     items, params = made_items(), PARAMS.model_copy(update={"batch_size": 5})
     whole = score_items(lm, items, params, work(tmp_path / "whole"))
-    done: list[int] = []
+    shard, done, left = scoring._shard, [], []
 
-    def killed(lm: LM, batch: list[Query]) -> list[list[float]]:
+    def killed(lm: LM, batch: list[Query]) -> bytes:
         if len(done) == 2:
             raise KeyboardInterrupt
-        done.append(len(batch))
-        return score_batch(lm, batch)
+        done.append(batch)
+        return shard(lm, batch)
 
-    monkeypatch.setattr(scoring, "score_batch", killed)
+    def going_on(lm: LM, batch: list[Query]) -> bytes:
+        left.append(batch)
+        return shard(lm, batch)
+
+    monkeypatch.setattr(scoring, "_shard", killed)
     with pytest.raises(KeyboardInterrupt):
         score_items(lm, items, params, work(tmp_path / "killed"))
-    left: list[str] = []
-    monkeypatch.setattr(scoring, "score_batch", lambda lm, batch: left.extend(query.item_id for query in batch) or score_batch(lm, batch))
+    monkeypatch.setattr(scoring, "_shard", going_on)
     assert score_items(lm, items, params, work(tmp_path / "killed")) == whole
-    assert len(left) == len(items) - sum(done)
+    assert sorted(query.item_id for batch in done + left for query in batch) == sorted(one.id for one in items)
 
 
 def test_normalisers() -> None:
