@@ -62,16 +62,16 @@ class _SuiteRows:
 
 
 def select_subject(path: Path, subject: str, structural: set[int], extremes: int, limit: int) -> list[Selection]:
-    """Gaps, strengths, and the lowest and highest supported concepts, by chi_model or by shrunk, that are neither.
+    """Gaps, strengths, and the lowest and highest supported concepts, by chi_model or by how sure they are, that are neither.
 
     Gaps and strengths are those of the suite, the surest first (by p) where there are more than ``limit``. The ends of the
     raw ranking are the published way to look for gaps; they are told apart from gaps because chance puts concepts there too.
-    The ends by shrunk, where it is there, are what the report shows beside the gaps.
+    The surest of the rest, by p where it is there, are what the report shows beside the gaps.
 
     Raises:
         InputError: the performance table is absent, damaged or has no suite rows.
     """
-    rows = _SuiteRows.read(PERFORMANCE, path, ["chi_model", "adjusted", "shrunk", "p", "status"])
+    rows = _SuiteRows.read(PERFORMANCE, path, ["chi_model", "adjusted", "p", "status"])
     content = ~np.isin(rows.concepts, list(structural))
     surest = rows.numbers("p")
     flags = {kind: rows.equals("status", kind) & content for kind in ("gap", "strength")}
@@ -80,8 +80,8 @@ def select_subject(path: Path, subject: str, structural: set[int], extremes: int
     ends = min(extremes, int(supported.sum()) // 2)
     taken = {concept for selection in chosen for concept in selection.concepts}
     rankings = [rows.numbers("chi_model")]
-    if np.isfinite(rows.numbers("shrunk")[supported]).all():
-        rankings.append(_places(rows.numbers("shrunk"), rows.numbers("adjusted")))
+    if np.isfinite(surest[supported]).all():
+        rankings.append(np.sign(rows.numbers("adjusted")) * (1 - surest))
     for kind, sign in (("lowest", 1), ("highest", -1)):
         found = {concept for order in rankings for concept in _first(kind, subject, rows.concepts, sign * order, supported, ends).concepts}
         chosen.append(Selection(kind, subject, sorted(found - taken)))
@@ -107,13 +107,6 @@ def select_coverage(path: Path, limit: int) -> tuple[Selection, set[int]]:
         mask, order = rows.equals("published_status", "missing", "under"), rows.numbers("chi_bench")
     gaps = _first("coverage", None, rows.concepts, order, mask & ~structural, limit)
     return gaps, set(rows.concepts[structural].tolist())
-
-
-def _places(first: FloatArray, second: FloatArray) -> FloatArray:
-    """The place of each in rising order of ``first``, of equals in rising order of ``second``."""
-    places: FloatArray = np.empty(len(first))
-    places[np.lexsort((second, first))] = np.arange(len(first))
-    return places
 
 
 def _first(kind: str, subject: str | None, concepts: IntArray, order: FloatArray, mask: np.ndarray, limit: int) -> Selection:

@@ -76,8 +76,8 @@ def rank_extremes(
     """The ``count`` worst and best concepts of a subject; never the same concept on both sides.
 
     Where the table is calibrated: gaps (strengths) in the order of ``shrunk``, one of each finding, and if these are fewer
-    than ``count`` the rest of the tested concepts in the same order, with their status. Where it is not: the supported
-    concepts in the order of chi_model. Ties: the more extreme adjusted score, more support, the lower index.
+    than ``count`` the rest of the tested concepts, the surest first (by p), with their status. Where it is not: the
+    supported concepts in the order of chi_model. Ties: the more extreme adjusted score, more support, the lower index.
     """
     calibrated = is_calibrated(performance)
     usable = supported(performance, min_n_eff) & ~np.isin(performance["concept"], list(structural))
@@ -118,7 +118,9 @@ def _of_findings(performance: Performance, usable: np.ndarray, sign: int) -> lis
         if finding not in seen:
             seen.add(finding)
             chosen.append(row)
-    return [*chosen, *_ordered(performance, np.flatnonzero(leaning), "shrunk", sign)]
+    rest = np.flatnonzero(leaning)
+    surest = np.lexsort((performance["concept"][rest], sign * performance["adjusted"][rest], performance["p"][rest]))
+    return [*chosen, *rest[surest].tolist()]
 
 
 def _extremes(performance: Performance, labels: dict[int, Label], rows: list[int], calibrated: bool) -> list[Extreme]:

@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 
 from gapscope.report.extremes import UNTESTED, Ranking
 from gapscope.report.figures_subject import Context
+from gapscope.report.inputs import LEAST_LABEL_SCORE
 from gapscope.report.rows import Row, column
 from gapscope.report.style import BLUE, GREY, VERMILLION, glyphs, new_figure, only_grid, save
 from gapscope.report.text import drawable, shorten
@@ -25,7 +26,9 @@ UNCALIBRATED = (
 )
 CALIBRATED = (
     "Filled: told from chance at a false discovery rate of {alpha:g} (gaps: {n_gap:,}, strengths: {n_strength:,}); hollow: not. "
-    "Ordered by the shrunk estimate, one concept a finding (+k: further concepts that fire on the same items).\n"
+    "Filled ones in the order of the shrunk estimate, one a finding (+k: further concepts that fire on the same items); "
+    "hollow ones the surest first.\n"
+    "(?): the words of the label do not pick out held-out contexts (label score below {least:g}, or not computable). "
     "Shown is the adjusted score: corrected for guessing, against items of the same benchmark and of similar length. "
     "Bars are the intervals of single concepts, not corrected for choosing the extremes."
 )
@@ -65,7 +68,7 @@ def _caption(ranking: Ranking, about: Context) -> str:
     )
     if not ranking.calibrated:
         return text + UNCALIBRATED
-    return text + CALIBRATED.format(n_gap=ranking.n_gap, n_strength=ranking.n_strength, alpha=about.alpha)
+    return text + CALIBRATED.format(n_gap=ranking.n_gap, n_strength=ranking.n_strength, alpha=about.alpha, least=LEAST_LABEL_SCORE)
 
 
 def _shown_label(row: Row) -> str | None:

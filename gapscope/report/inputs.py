@@ -67,6 +67,10 @@ class Performance:
         return self.columns[name]
 
 
+LEAST_LABEL_SCORE = 0.6
+"""Below it a label's words hardly pick out contexts of its concept that they were not taken from (0.5 is chance)."""
+
+
 @dataclass(frozen=True)
 class Label:
     """What a concept seems to be about, and how that was found."""
@@ -74,6 +78,12 @@ class Label:
     text: str
     source: str
     score: float | None
+
+    @property
+    def shown(self) -> str:
+        """The text, with "(?)" where its score is low or could not be computed."""
+        doubtful = self.score is None or self.score < LEAST_LABEL_SCORE
+        return f"{self.text} (?)" if doubtful else self.text
 
 
 def _numbers(column: pa.ChunkedArray) -> np.ndarray:
@@ -122,6 +132,7 @@ PERFORMANCE_COLUMNS = (
     "adjusted_low",
     "adjusted_high",
     "shrunk",
+    "p",
     "q",
 )
 

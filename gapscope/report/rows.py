@@ -147,7 +147,7 @@ def extreme_concepts(observer: str, subject: str, ranking: Ranking, side: str) -
     shared: Row = {"observer": observer, "subject": subject, "shown": "adjusted" if ranking.calibrated else "chi_model"}
     rows: list[Row] = []
     for rank, extreme in enumerate(extremes, start=1):
-        label = plot_label(extreme.label.text if extreme.label else None)
+        label = plot_label(extreme.label.shown if extreme.label else None)
         source = plot_label(extreme.label.source) if extreme.label else "none"
         about: Row = {"concept": extreme.concept, "label": label, "label_source": source, "name": f"{label} #{extreme.concept}"}
         values: Row = {"value": extreme.value, "low": extreme.low, "high": extreme.high, "q": extreme.q}

@@ -157,7 +157,8 @@ def _concepts(
 
 def _concept(extreme: Extreme) -> dict[str, Any]:
     values = {key: getattr(extreme, key) for key in ("concept", "value", "low", "high", "q", "n", "n_eff", "status", "n_alike")}
-    return {**values, "label": one_line(extreme.label.text) if extreme.label else None}
+    label = extreme.label
+    return {**values, "label": one_line(label.text) if label else None, "label_score": label.score if label else None}
 
 
 def _files(where: Where) -> dict[str, str]:

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from gapscope.report.inputs import Label
 from gapscope.report.text import NO_LABEL, one_line, shorten
 
 LOG_WIDTH = 120
@@ -116,7 +117,8 @@ def _ends(found: dict[str, Any], observer: str, subject: str, concepts: dict[str
             )
             value = f"{concept['value']:+.2f}" if concepts["calibrated"] else f"{concept['value']:.2f}"
             more = f" (+{concept['n_alike'] - 1} alike)" if concept["n_alike"] > 1 else ""
-            label = Text(shorten(concept["label"] or NO_LABEL, 48))
+            known = concept["label"] and Label(concept["label"], "", concept["label_score"]).shown
+            label = Text(shorten(known or NO_LABEL, 48))
             table.add_row(
                 side, f"#{concept['concept']}", label, value, interval, f"{concept['n_eff']:.0f}", STATUS_MARK[concept["status"]] + more
             )

@@ -137,9 +137,9 @@ def test_ends_of_a_short_ranking_do_not_meet(tmp_path):
     assert (kinds["lowest"], kinds["highest"]) == ([0], [2])
 
 
-def test_the_ends_by_shrunk_are_chosen_too_and_no_concept_twice(tmp_path):
+def test_the_surest_are_chosen_too_and_no_concept_twice(tmp_path):
     data = {"concept": range(6), "benchmark": [SUITE] * 6, "n": [9] * 6, "n_eff": [9.0] * 6, "status": ["typical"] * 6}
-    data |= {"chi_model": [0.1, 0.2, 0.3, 0.4, 0.5, 0.6], "shrunk": [0.0, 0.0, -0.2, 0.3, 0.0, 0.0]}
+    data |= {"chi_model": [0.1, 0.2, 0.3, 0.4, 0.5, 0.6], "p": [0.9, 0.9, 0.1, 0.1, 0.2, 0.2]}
     PERFORMANCE.write(tmp_path / "s.parquet", {**data, "adjusted": [0.9, 0.0, -0.4, 0.4, -0.9, 0.1]})
     kinds = {one.kind: one.concepts for one in select_subject(tmp_path / "s.parquet", "s", set(), extremes=2, limit=10)}
     assert (kinds["lowest"], kinds["highest"]) == ([0, 1, 2, 4], [3, 5])

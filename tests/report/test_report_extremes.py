@@ -15,13 +15,14 @@ def calibrated():
         shrunk=[-0.2, -0.19, -0.15, -0.05, 0.05, 0.2, NAN, -0.1],
         adjusted_low=[-0.4] * 6 + [NAN, NAN],
         adjusted_high=[-0.1] * 6 + [NAN, NAN],
+        p=[0.001] * 3 + [0.4, 0.4, 0.001, NAN, NAN],
         q=[0.01] * 3 + [0.5, 0.5, 0.01, NAN, NAN],
         status=["gap", "gap", "gap", "typical", "typical", "strength", "undefined", "unsupported"],
         finding=["1", "1", "2", "", "", "5", "", ""],
     )
 
 
-def test_calibrated_takes_one_concept_a_finding_then_the_rest_by_shrunk() -> None:
+def test_calibrated_takes_one_concept_a_finding_then_the_surest_of_the_rest() -> None:
     ranking = rank_extremes(calibrated(), LABELS, set(), 9, 20, 10)
     assert [(extreme.concept, extreme.status, extreme.n_alike) for extreme in ranking.worst] == [
         (0, "gap", 2),

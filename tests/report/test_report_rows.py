@@ -19,7 +19,7 @@ def coverage_of(
 
 
 def performance_of(chi: list[float], n_eff: list[float], **columns: list[float]) -> Performance:
-    names = ("ci_low", "ci_high", "adjusted", "adjusted_low", "adjusted_high", "shrunk", "q")
+    names = ("ci_low", "ci_high", "adjusted", "adjusted_low", "adjusted_high", "shrunk", "p", "q")
     empty = {name: np.full(len(chi), NAN) for name in names}
     given = {name: np.array(values, float) for name, values in columns.items() if name not in ("status", "finding")}
     base = {"concept": np.arange(len(chi)), "chi_model": np.array(chi, float), "n": np.array(n_eff), "n_eff": np.array(n_eff, float)}
