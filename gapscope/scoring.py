@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import count, islice
 from pathlib import Path
 
 import torch
@@ -122,7 +123,8 @@ def keeps_branches_apart(lm: LM) -> bool:
     """
     if "position_ids" not in inspect.signature(lm.model.forward).parameters:
         return False
-    first, second, *others = [k for k in range(lm.model.config.get_text_config().vocab_size) if k not in special_ids(lm.tokenizer)][:12]
+    special = special_ids(lm.tokenizer)
+    first, second, *others = islice((token for token in count() if token not in special), 10)
     found = []
     for token in (first, second):
         probe = Query("probe", (0, 1), others[:4], 4, [[token] * 4, others[4:8]], 0)
