@@ -11,6 +11,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -46,7 +47,7 @@ class Documents:
 
 
 def build_corpus(corpus: Corpus, directory: Path, items: Iterable[Item]) -> Documents:
-    """Read the corpus's documents, drop repeats, short ones and those that share text with the items.
+    """Read the corpus's documents, drop repeats, short ones and those that share text with the items or with ``apart_from``.
 
     Raises:
         InputError: a file is absent or damaged, no row has the named column, or nothing is left.
@@ -54,7 +55,8 @@ def build_corpus(corpus: Corpus, directory: Path, items: Iterable[Item]) -> Docu
     documents: dict[str, str] = {}
     dropped = {"duplicate": 0, "short": 0, "shared_with_items": 0, "over_limit": 0}
     n_rows = 0
-    index = OverlapIndex(corpus.overlap_words, (item.text for item in items))
+    others = _texts(corpus.apart_from, directory)
+    index = OverlapIndex(corpus.overlap_words, chain((item.text for item in items), others))
     for text in _texts(corpus.files, directory):
         n_rows += 1
         key = hashlib.sha256(normalised(text).encode()).hexdigest()[:16]

@@ -281,12 +281,15 @@ class Corpus(Strict):
         source: slug under ``sources``.
         files: where the documents are.
         min_words: shorter documents are dropped.
+        apart_from: more texts that documents may not share a run of words with, whatever the benchmarks are: an SAE trained on
+            the corpus then serves every suite made of them, and another suite does not change the corpus and train it again.
         overlap_words: a document that shares a run of this many words with a benchmark's row is dropped.
         max_documents: keep at most as many, chosen by hash.
     """
 
     source: Slug
     files: Annotated[list[CorpusFile], Field(min_length=1)]
+    apart_from: list[CorpusFile] = Field(default_factory=list)
     min_words: Positive = 20
     overlap_words: Annotated[int, Field(ge=8)] = 13
     max_documents: Positive | None = None

@@ -179,3 +179,16 @@ def test_command_writes_items_without_a_corpus_and_says_one_line_of_a_fault(tmp_
     assert failed.stderr.splitlines()[-1].startswith(f"gapscope items: {raw}/s/y.jsonl:1: not valid JSON")
     assert sha256_tree(tmp_path / "out") == before
     assert CliRunner().invoke(main, arguments[2:]).exit_code == 2
+
+
+def test_corpus_stays_the_same_for_another_suite_where_it_is_kept_apart_from_the_first(tmp_path: Path) -> None:
+    both = raw_params()
+    both["corpus"]["apart_from"] = [{"file": "q.jsonl", "column": "passage"}, {"file": "y.jsonl", "column": "question"}]
+    one = {**both, "benchmarks": {"asker": both["benchmarks"]["asker"]}}
+    alone = {**one, "corpus": raw_params()["corpus"]}
+    for name, params in (("both", both), ("one", one), ("alone", alone)):
+        write_suite(Params.model_validate(params), made_raw(tmp_path), tmp_path / "items", tmp_path / name)
+    kept = {name: (tmp_path / name / "corpus.jsonl").read_bytes() for name in ("both", "one", "alone")}
+    assert kept["both"] == kept["one"]
+    assert DOCUMENTS["quotes a passage"].encode() not in kept["one"]
+    assert DOCUMENTS["quotes a passage"].encode() in kept["alone"]
