@@ -14,6 +14,7 @@ from typing import Any
 
 from gapscope.errors import InputError
 from gapscope.params import HubSource, Params, PathSource, load_params
+from gapscope.params_observers import RegistrySae
 from gapscope.provenance import library_versions
 
 DISK_NEEDED_GIB = 4.0
@@ -139,4 +140,7 @@ def _source_faults(params: Params, raw: Path, hub_assumed: bool) -> list[str]:
             faults.append(f"sources.{slug}: no such path {source.path}")
         if isinstance(source, HubSource) and not hub_assumed:
             faults.append(f"sources.{slug}: {source.repo} is on the model hub, which is not reachable")
+    for slug, observer in params.observers.items():
+        if isinstance(observer.sae, RegistrySae) and not hub_assumed and not (raw.parent / "sae" / slug).exists():
+            faults.append(f"observers.{slug}.sae: {observer.sae.release} is on the model hub, which is not reachable")
     return faults

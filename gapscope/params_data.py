@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
-from gapscope.params_types import LogFormat, Positive, Sha256, Slug, Strict
+from gapscope.params_types import LogFormat, Positive, Revision, Sha256, Slug, Strict
 
 
 def _inside(pattern: str) -> str:
@@ -65,16 +65,17 @@ class PackageSource(Strict):
 
 
 class HubSource(Strict):
-    """A Hugging Face repository (model or data set) at a pinned revision.
+    """A Hugging Face repository (model or data set) at a revision.
 
-    ``include`` says which files of a model are brought; a data set's split is written as JSON lines.
+    ``include`` says which files of a model are brought; a data set's split is written as JSON lines. A ``revision`` that is
+    a commit is pinned. A branch's or a tag's name is not: what it stood for is told and recorded when it is fetched.
     """
 
     kind: Literal["hub"]
     licence: str
     repo: str
     repo_type: Literal["model", "dataset"] = "model"
-    revision: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
+    revision: Revision
     include: list[Inside] = Field(default_factory=lambda: ["*.safetensors", "*.json", "*.txt", "*.model", "*.jinja"])
     config: str | None = None
     split: str | None = None
@@ -187,13 +188,15 @@ class BenchmarkBase(Strict):
 
     Attributes:
         source: slug under ``sources``.
-        files: paths or globs inside the source.
+        more_sources: further sources with files of the same benchmark.
+        files: paths or globs inside each of them.
         kind: kind of ability (knowledge, commonsense, reasoning, social, reading, ...).
         licence: of the data set itself, where it differs from its source's.
         limit: how many items to keep, chosen by hash; a higher limit only adds.
     """
 
     source: Slug
+    more_sources: list[Slug] = Field(default_factory=list)
     files: Annotated[list[Inside], Field(min_length=1)]
     kind: Slug
     licence: str | None = None

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+
+
+def _whole_commit(name: str) -> str:
+    if re.fullmatch(r"[0-9a-f]{7,}", name) and len(name) != 40:
+        raise ValueError(f"a commit has 40 characters, this has {len(name)}")
+    return name
+
 
 Slug = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]+$")]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+Revision = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]*$"), AfterValidator(_whole_commit)]
+"""A commit, a branch or a tag of a hub repository."""
 Dtype = Literal["float32", "bfloat16", "float16"]
 LogFormat = Literal["lm_eval", "inspect", "lighteval", "arena"]
 Share = Annotated[float, Field(ge=0, le=1)]

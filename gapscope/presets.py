@@ -24,7 +24,15 @@ PLACEHOLDER = re.compile(r"\$\{([a-z0-9_]+)(?:\.(file|sha256))?\}")
 
 
 class Preset(BaseModel):
-    """One preset file."""
+    """One preset file.
+
+    Attributes:
+        description: what it is for, in one line.
+        memory, time, licence: what it needs.
+        notes: what else a person should know: what was chosen and why, what could not be checked.
+        paths: files that it asks for, by name, with what each must be.
+        replace, merge: the parameters.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
@@ -32,6 +40,7 @@ class Preset(BaseModel):
     memory: str
     time: str
     licence: str
+    notes: str = ""
     paths: dict[str, str] = {}
     replace: dict[str, Any] = {}
     merge: dict[str, Any] = {}

@@ -35,7 +35,7 @@ def main(source: str, output: Path, work: Path, common: Common) -> None:
 
         fetched = fetch(source, chosen, output, work)
         record.metrics = {"n_files": fetched.n_files, "n_bytes": fetched.n_bytes}
-        record.details = {"sha256": fetched.sha256, "licence": chosen.licence}
+        record.details = {"sha256": fetched.sha256, "licence": chosen.licence, "commit": fetched.commit}
         click.echo(f"{source}: {fetched.n_files} files, {fetched.n_bytes / 1e6:.0f} MB in {output}", err=True)
 
 

@@ -48,7 +48,12 @@ def scaled(x: torch.Tensor) -> torch.Tensor:
 
 
 def by_heart(
-    lm: LM, layer: int, transform: Callable[[torch.Tensor], torch.Tensor] = as_they_are, bos: bool = True, says: str = "none", **metadata: Any
+    lm: LM,
+    layer: int,
+    transform: Callable[[torch.Tensor], torch.Tensor] = as_they_are,
+    bos: bool = True,
+    says: str = "none",
+    **metadata: Any,
 ) -> LoadedSAE:
     """An SAE that knows the activations after ``layer``; it says what ``says`` and ``metadata`` say of itself."""
     x = transform(read_texts(lm, checked(random_jumprelu(), "made"), [layer], prepend_bos=bos)[0])
@@ -119,7 +124,9 @@ def test_wrong_model(lm: LM, tmp_path: Path) -> None:
     require_canary(other, sae, run_canary(other, sae), LIMIT)
     message = refusal(lm, sae)
     assert "so does it at every other layer and on every other scale, of which the best leaves 0." in message
-    assert "it is not of this model, or its files are not its own (use the model that it was made for, which it calls 'other-tiny')" in message
+    assert (
+        "it is not of this model, or its files are not its own (use the model that it was made for, which it calls 'other-tiny')" in message
+    )
 
 
 def test_wrong_width(lm: LM) -> None:

@@ -6,7 +6,8 @@ What must hold:
 - parts are joined in numeric order; members with unsafe paths and pickled weights are refused by name;
 - a failed fetch leaves no output, keeps finished downloads, and a second run goes on from them;
 - local files are copied byte for byte and stay as they were; GGUF files become a model directory;
-- a hub data set's split becomes JSON lines; an unreachable hub is one line.
+- a hub data set's split becomes JSON lines; an unreachable hub is one line;
+- of a branch, the commit that it stands for is brought, told and recorded.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import json
 import os
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import gguf
@@ -286,6 +288,28 @@ def test_hub_model_is_published_without_what_is_not_to_be_had(tmp_path: Path, mo
     assert (asked["repo"], asked["revision"]) == ("some/model", "a" * 40)
     assert {"*.bin", "*.pt", "*.pth", "*.pkl", "*.py"} <= set(asked["ignore_patterns"])
     assert asked["ignore_patterns"] == hub.NEVER
+
+
+def test_a_branch_is_brought_as_its_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    asked: list[Any] = []
+
+    def repo_info(_api: Any, repo: str, *, revision: str, repo_type: str) -> Any:
+        asked.append((repo, revision, repo_type))
+        return SimpleNamespace(sha="c" * 40)
+
+    def snapshot_download(repo: str, **options: Any) -> str:
+        asked.append(options["revision"])
+        directory = Path(options["local_dir"])
+        directory.mkdir(parents=True)
+        (directory / "model.safetensors").write_text(repo)
+        return str(directory)
+
+    monkeypatch.setattr("huggingface_hub.HfApi.repo_info", repo_info)
+    monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot_download)
+    fetched = bring(tmp_path, {"kind": "hub", "repo": "some/model", "revision": "main"})
+    assert asked == [("some/model", "main", "model"), "c" * 40]
+    assert fetched.commit == "c" * 40
+    assert f"sources.src: main is not pinned; now it is {'c' * 40}" in caplog.text
 
 
 @pytest.mark.parametrize("repo_type", ["model", "dataset"])

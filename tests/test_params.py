@@ -116,3 +116,24 @@ def test_results_are_a_table_with_named_columns_or_a_log(tmp_path: Path, results
     source = next(iter(raw["sources"]))
     raw["models"]["x"] = {"source": source, "name": "x", "results": results}
     assert expected in check(tmp_path, raw)
+
+
+@pytest.mark.parametrize(
+    ("revision", "expected"),
+    [("0e9e39f", "a commit has 40 characters, this has 7"), ("a" * 41, "a commit has 40 characters, this has 41"), ("", "revision")],
+)
+def test_a_cut_commit_is_no_branch(revision: str, expected: str, tmp_path: Path) -> None:
+    raw = committed()
+    raw["sources"]["x"] = {"kind": "hub", "licence": "MIT", "repo": "some/model", "revision": revision}
+    assert expected in check(tmp_path, raw)
+    for good in ("a" * 40, "main", "refs/convert/parquet", "v1.0"):
+        raw["sources"]["x"]["revision"] = good
+        (tmp_path / "params.yaml").write_text(yaml.safe_dump(raw))
+        assert load_params(tmp_path / "params.yaml").sources["x"].revision == good
+
+
+def test_every_source_of_a_benchmark_must_exist(tmp_path: Path) -> None:
+    raw = committed()
+    slug = next(iter(raw["benchmarks"]))
+    raw["benchmarks"][slug]["more_sources"] = ["nowhere", next(iter(raw["sources"]))]
+    assert f"benchmarks.{slug}.more_sources.0 is 'nowhere'" in check(tmp_path, raw)

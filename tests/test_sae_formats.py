@@ -57,7 +57,10 @@ KINDS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
 }
 TRAINED: dict[str, tuple[Any, Any]] = {
     "batchtopk": (BatchTopKTrainingSAE, BatchTopKTrainingSAEConfig(d_in=D_IN, d_sae=D_SAE, k=5)),
-    "matryoshka": (MatryoshkaBatchTopKTrainingSAE, MatryoshkaBatchTopKTrainingSAEConfig(d_in=D_IN, d_sae=D_SAE, k=5, matryoshka_widths=[16, D_SAE])),
+    "matryoshka": (
+        MatryoshkaBatchTopKTrainingSAE,
+        MatryoshkaBatchTopKTrainingSAEConfig(d_in=D_IN, d_sae=D_SAE, k=5, matryoshka_widths=[16, D_SAE]),
+    ),
 }
 
 
@@ -191,7 +194,9 @@ def test_module_names(name: str, layer: int) -> None:
     assert hook_layer(name) == layer
 
 
-@pytest.mark.parametrize("name", ["model.vision_tower.layers.3", "model.layers.3.mlp", "model.layers.3.input_layernorm.output", "hook_embed"])
+@pytest.mark.parametrize(
+    "name", ["model.vision_tower.layers.3", "model.layers.3.mlp", "model.layers.3.input_layernorm.output", "hook_embed"]
+)
 def test_other_modules(name: str) -> None:
     with pytest.raises(InputError, match="not the residual stream"):
         hook_layer(name)

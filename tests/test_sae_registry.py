@@ -171,9 +171,13 @@ def test_each_form_of_files(
 
 
 def test_unknown_names_are_answered_with_the_nearest() -> None:
-    with pytest.raises(InputError, match=r"sae\.release: the registry of SAELens \S+ has no release 'gemma-scope-2b-res' \(nearest: gemma-"):
+    with pytest.raises(
+        InputError, match=r"sae\.release: the registry of SAELens \S+ has no release 'gemma-scope-2b-res' \(nearest: gemma-"
+    ):
         registry_entry("gemma-scope-2b-res", "x")
-    with pytest.raises(InputError, match=r"sae\.id: release mistral-7b-res-wg has no SAE 'blocks.16.hook_resid_post' \(it has: blocks.16.hook"):
+    with pytest.raises(
+        InputError, match=r"sae\.id: release mistral-7b-res-wg has no SAE 'blocks.16.hook_resid_post' \(it has: blocks.16.hook"
+    ):
         registry_entry("mistral-7b-res-wg", "blocks.16.hook_resid_post")
     entry = registry_entry("someone/their-saes", "layer_3")
     assert (entry.repo, entry.path, entry.loader, entry.model) == ("someone/their-saes", "layer_3", "sae_lens", None)

@@ -65,14 +65,14 @@ def matching_files(directory: Path, patterns: Iterable[str]) -> list[Path]:
     return sorted(found)
 
 
-def read_benchmark(slug: str, benchmark: Benchmark, directory: Path) -> BenchmarkItems:
-    """Read a benchmark from its source's directory; the order of rows and files has no influence on the result.
+def read_benchmark(slug: str, benchmark: Benchmark, directory: Path, *more: Path) -> BenchmarkItems:
+    """Read a benchmark from its sources' directories; the order of rows and files has no influence on the result.
 
     Raises:
         InputError: a file is absent or damaged, no row has a column that the parameters name, or an id stands for two
             different questions.
     """
-    files = matching_files(directory, benchmark.files)
+    files = [file for source in (directory, *more) for file in matching_files(source, benchmark.files)]
     if isinstance(benchmark, ItemsBenchmark):
         items = [replace(item, benchmark=slug) for file in files for item in _items_of(file)]
         n_rows, dropped = len(items), Counter[str]()

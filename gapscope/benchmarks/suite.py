@@ -63,7 +63,8 @@ def build_suite(params: Params, raw: Path) -> Suite:
     report: dict[str, Any] = {}
     owner: dict[str, str] = {}
     for slug, benchmark in params.benchmarks.items():
-        found = read_benchmark(slug, benchmark, raw / benchmark.source)
+        sources = (benchmark.source, *benchmark.more_sources)
+        found = read_benchmark(slug, benchmark, *(raw / source for source in sources))
         if len(found.items) < params.items.min_items:
             message = f"{len(found.items)} usable items of {found.n_rows} rows; dropped {found.dropped}"
             raise InputError(message, field=f"benchmarks.{slug}", fix=f"items.min_items is {params.items.min_items}")
@@ -73,8 +74,8 @@ def build_suite(params: Params, raw: Path) -> Suite:
         read[slug], sampled[slug] = found, sample(found.items, benchmark.limit, params.seed)
         report[slug] = {
             "kind": benchmark.kind,
-            "licence": benchmark.licence or params.sources[benchmark.source].licence,
-            "source": benchmark.source,
+            "licence": benchmark.licence or "; ".join(dict.fromkeys(params.sources[source].licence for source in sources)),
+            "source": ", ".join(sources),
             "n_rows": found.n_rows,
             "n_dropped": found.dropped,
             "n_usable": len(found.items),

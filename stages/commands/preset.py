@@ -41,8 +41,9 @@ def show(name: str, presets: Path) -> None:
     """Say what a preset needs: memory, time, licences and paths."""
     preset = _find(name, presets)
     click.echo(preset.description)
-    for title, text in (("memory", preset.memory), ("time", preset.time), ("licence", preset.licence)):
-        click.echo(f"  {title:<8} {text}")
+    for title, text in (("memory", preset.memory), ("time", preset.time), ("licence", preset.licence), ("notes", preset.notes)):
+        if text:
+            click.echo(click.wrap_text(text, 100, initial_indent=f"  {title:<8} ", subsequent_indent=" " * 11))
     for path, meaning in preset.paths.items():
         click.echo(f"  --path {path}=FILE  {meaning}")
     click.echo(f"  changes  {', '.join(sorted({*preset.replace, *preset.merge}))}")

@@ -100,6 +100,26 @@ def test_counts_add_up(tmp_path: Path) -> None:
     assert len(items) == 7
 
 
+def test_a_benchmark_of_several_sources(tmp_path: Path) -> None:
+    """The same rows in one file and in the files of two sources are the same benchmark; the licences are joined."""
+    raw = made_raw(tmp_path)
+    whole = (raw / "s" / "q.jsonl").read_text().splitlines()
+    jsonl(raw / "first" / "q.jsonl", whole[:5])
+    jsonl(raw / "second" / "q.jsonl", whole[5:])
+    params = raw_params()
+    write_suite(Params.model_validate(params), raw, tmp_path / "one", None)
+    params["sources"] |= {name: params["sources"]["s"] | {"licence": licence} for name, licence in (("first", "MIT"), ("second", "CC0"))}
+    params["benchmarks"]["reader"] |= {"source": "first", "more_sources": ["second"], "licence": None}
+    write_suite(Params.model_validate(params), raw, tmp_path / "two", None)
+    assert (tmp_path / "two" / "items.jsonl").read_bytes() == (tmp_path / "one" / "items.jsonl").read_bytes()
+    report = json.loads((tmp_path / "two" / "report.json").read_text())["benchmarks"]["reader"]
+    assert (report["source"], report["licence"], report["n_rows"]) == ("first, second", "MIT; CC0", 12)
+    params["benchmarks"]["reader"]["more_sources"] = ["third"]
+    params["sources"]["third"] = params["sources"]["s"]
+    with pytest.raises(InputError, match="no file matches 'q.jsonl'"):
+        write_suite(Params.model_validate(params), raw, tmp_path / "three", None)
+
+
 def test_corpus_holds_what_is_apart_and_nothing_else(tmp_path: Path) -> None:
     write_suite(Params.model_validate(raw_params(5)), made_raw(tmp_path), tmp_path / "items", tmp_path / "corpus")
     rows = [json.loads(line) for line in (tmp_path / "corpus" / "corpus.jsonl").read_text().splitlines()]
