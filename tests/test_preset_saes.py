@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from gapscope.benchmarks import read_benchmark
+from gapscope.doctor import examine
 from gapscope.params import HubSource, Params, parse_params
 from gapscope.params_observers import RegistrySae
 from gapscope.presets import apply_preset, load_presets
@@ -93,6 +94,17 @@ def test_what_only_these_presets_say() -> None:
     from sae_lens.loading.pretrained_saes_directory import get_config_overrides
 
     assert get_config_overrides(entry.release, entry.id)["normalize_activations"] == "constant_norm_rescale"
+
+
+def test_doctor_names_what_the_hub_would_bring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gapscope.doctor.hub_reachable", lambda: False)
+    file = tmp_path / "params.yaml"
+    file.write_text(apply_preset((ROOT / "params.yaml").read_text(), PRESETS["gemma2_2b"], {}))
+    missing = "\n".join(examine(file, tmp_path / "data" / "raw").missing)
+    assert "sources.gemma2_2b: google/gemma-2-2b-it is on the model hub, which is not reachable" in missing
+    assert "observers.gemma2_2b.sae: gemma-scope-2b-pt-res-canonical is on the model hub, which is not reachable" in missing
+    (tmp_path / "data" / "sae" / "gemma2_2b").mkdir(parents=True)
+    assert "observers.gemma2_2b.sae" not in "\n".join(examine(file, tmp_path / "data" / "raw").missing)
 
 
 ROWS: dict[str, tuple[dict[str, Any], str, tuple[str, ...], int | str]] = {

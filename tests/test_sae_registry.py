@@ -23,12 +23,17 @@ import torch
 from huggingface_hub.errors import LocalEntryNotFoundError
 from sae_lens.loading import pretrained_sae_loaders as loaders
 from safetensors.torch import save_file
+from tiny_sae import D_SAE as TINY_D_SAE
+from tiny_sae import save_tiny_sae
 
 from gapscope.errors import InputError
+from gapscope.files import sha256_tree
+from gapscope.params import TrainSaeParams
 from gapscope.params_observers import RegistrySae
 from gapscope.sae import load_sae
 from gapscope.sae_config import SCALED, fields_of
 from gapscope.sae_registry import PICKLED_LOADERS, load_registry_sae, registry_config, registry_entry
+from gapscope.sae_source import make_sae
 
 D_IN, D_SAE = 32, 96
 Weights = dict[str, torch.Tensor]
@@ -236,6 +241,21 @@ def test_unreachable_hub_is_one_line(hub: Path) -> None:
     message = str(caught.value)
     assert "cannot fetch this SAE from google/gemma-scope-2b-pt-res: cannot reach the hub for params.npz (check the network" in message
     assert "second line" not in message
+
+
+def test_train_sae_pins_it(hub: Path, tiny_lm_dir: Path, tmp_path: Path) -> None:
+    """A repository in SAELens's own format need not be in the registry; its SAE is checked against the observer and kept."""
+    save_tiny_sae(hub / "someone/their-saes/block_1")
+    source = RegistrySae(kind="registry", release="someone/their-saes", id="block_1")
+    how: dict[str, Any] = {"sae_dir": None, "corpus": None, "seed": 1, "dtype": "float32", "device": "cpu", "threads": 1, "name": "tiny"}
+    for name in ("a", "b"):
+        metrics = make_sae(tiny_lm_dir, tmp_path / name, TrainSaeParams(), tmp_path / "w", layer=1, source=source, **how)
+    assert (metrics["layer"], metrics["d_sae"]) == (1, TINY_D_SAE)
+    assert sha256_tree(tmp_path / "a") == sha256_tree(tmp_path / "b")
+    assert load_sae(tmp_path / "a").id == "someone/their-saes/block_1"
+    with pytest.raises(InputError, match="the observer's layer is 2, the SAE someone/their-saes/block_1 reads layer 1"):
+        make_sae(tiny_lm_dir, tmp_path / "c", TrainSaeParams(), tmp_path / "w", layer=2, source=source, **how)
+    assert not (tmp_path / "c").exists()
 
 
 def test_a_scaled_sae_has_its_factor_in_the_registry(hub: Path) -> None:

@@ -17,7 +17,8 @@ CLIP = 1e-4
 def logit(p: np.ndarray) -> np.ndarray:
     """Log-odds of probabilities, which are clipped to [CLIP, 1 - CLIP]."""
     clipped = np.clip(p, CLIP, 1 - CLIP)
-    return np.log(clipped) - np.log1p(-clipped)
+    odds: np.ndarray = np.log(clipped) - np.log1p(-clipped)
+    return odds
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:

@@ -33,7 +33,8 @@ def write_seed_sets(directory: Path, output: Path, params: SeedsParams, seed: in
     parts = split_seeds(seeds, params.development, params.heldout, seed)
     for name, part in parts.items():
         if not part:
-            raise InputError(f"no family is left for {name}", file=directory, fix="add families, or raise seeds.development or seeds.heldout")
+            fix = "add families, or raise seeds.development or seeds.heldout"
+            raise InputError(f"no family is left for {name}", file=directory, fix=fix)
     with atomic_directory(output) as place:
         for name, part in parts.items():
             write_items(place / f"{name}.jsonl", [_without_fault(entry.item) for entry in part])
@@ -54,7 +55,8 @@ def _checked(path: Path, sha256: str) -> Path:
         raise InputError("no such file", file=path, field="seeds.import", fix="correct the path or remove the entry")
     found = sha256_file(path)
     if found != sha256:
-        raise InputError(f"sha256 is {found}, {sha256} was chosen", file=path, field="seeds.import", fix="bring that file, or write the new sha256")
+        fix = "bring that file, or write the new sha256"
+        raise InputError(f"sha256 is {found}, {sha256} was chosen", file=path, field="seeds.import", fix=fix)
     return path
 
 

@@ -18,7 +18,9 @@ from gapscope.variants.seeds import ORIGINAL, Seed
 
 TRAIN, DEVELOPMENT, HELDOUT = "train", "development", "heldout"
 SPLITS = (TRAIN, DEVELOPMENT, HELDOUT)
-META = re.compile(r"\W*(?:all|none|both|neither|any|some|two|three) of (?:the|these)(?: (?:first|other|two|three|choices|answers|above))*\W*", re.I)
+META = re.compile(
+    r"\W*(?:all|none|both|neither|any|some|two|three) of (?:the|these)(?: (?:first|other|two|three|choices|answers|above))*\W*", re.I
+)
 """A choice that speaks of the other choices."""
 
 
@@ -56,7 +58,8 @@ def assign_positions(seeds: Sequence[Seed], seed: int) -> list[Seed]:
 
     Counts are equal, within one, for each type, number of places, and for valid and invalid seeds apart, so that the
     place betrays neither the answer nor the verdict. A choice that speaks of the others ("none of the above") keeps its
-    place, wherever that is: being out of place may be the very fault of an invalid seed. Where it is the marked one, the others are only shuffled.
+    place, wherever that is: being out of place may be the very fault of an invalid seed. Where it is the marked one, the
+    others are only shuffled.
     """
     cells: dict[tuple[str, bool, int], list[Seed]] = defaultdict(list)
     for entry in seeds:

@@ -116,7 +116,7 @@ def test_a_benchmark_of_several_sources(tmp_path: Path) -> None:
     assert (report["source"], report["licence"], report["n_rows"]) == ("first, second", "MIT; CC0", 12)
     params["benchmarks"]["reader"]["more_sources"] = ["third"]
     params["sources"]["third"] = params["sources"]["s"]
-    with pytest.raises(InputError, match="no file matches 'q.jsonl'"):
+    with pytest.raises(InputError, match=r"no file matches 'q\.jsonl'"):
         write_suite(Params.model_validate(params), raw, tmp_path / "three", None)
 
 

@@ -23,7 +23,12 @@ def made(family: str, slug: str, *, valid: bool = True, answer: int = 0, choices
 
 
 def seeds_of(families: list[str]) -> list[Seed]:
-    return [made(family, slug, valid=valid) for family in families for slug in (ORIGINAL, *TYPES) for valid in (True, False)[: 1 + (slug != ORIGINAL)]]
+    return [
+        made(family, slug, valid=valid)
+        for family in families
+        for slug in (ORIGINAL, *TYPES)
+        for valid in (True, False)[: 1 + (slug != ORIGINAL)]
+    ]
 
 
 def test_every_domain_is_divided_in_the_same_shares() -> None:
