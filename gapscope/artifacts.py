@@ -108,18 +108,20 @@ class Table:
         found = (schema.metadata or {}).get(b"gapscope", b"").decode()
         if found and found != f"{self.name}/{self.version}":
             raise InputError(f"is {found}, needed is {self.name}/{self.version}", file=path, fix="run the stage that writes it again")
-        self._check(table.schema, path, columns)
+        self._check(table, path, columns)
         return table
 
-    def _check(self, found: pa.Schema, path: Path, wanted: list[str] | None) -> None:
+    def _check(self, found: pa.Table, path: Path, wanted: list[str] | None) -> None:
         for column in self.columns:
             if wanted is not None and column.name not in wanted:
                 continue
-            if column.name not in found.names:
+            if column.name not in found.column_names:
                 raise InputError("the column is missing", file=path, field=column.name)
-            actual = found.field(column.name).type
+            actual = found.schema.field(column.name).type
             if actual != column.type:
                 raise InputError(f"is {actual}, needed is {column.type}", file=path, field=column.name)
+            if not column.nullable and found[column.name].null_count:
+                raise InputError("holds an empty cell", file=path, field=column.name, fix="run the stage that writes it again")
 
 
 ROWS = Table(

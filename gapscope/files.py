@@ -103,6 +103,8 @@ def read_csr(path: Path) -> sp.csr_matrix:
     require_file(path)
     try:
         matrix = sp.load_npz(path)
+        if sp.issparse(matrix) and matrix.format == "csr":
+            matrix.check_format(full_check=True)
     except Exception as error:  # zipfile, numpy and scipy raise a dozen kinds for a damaged file
         raise InputError(f"not a readable sparse matrix: {error}", file=path, fix="run the stage that writes it again") from error
     return sp.csr_matrix(matrix)
@@ -163,6 +165,8 @@ def read_jsonl(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         except json.JSONDecodeError as error:
             fix = "the file may be cut short" if error.pos >= len(line.rstrip()) - 1 else None
             raise InputError(f"not valid JSON: {error.msg}", file=path, line=number, fix=fix) from error
+        except (RecursionError, ValueError) as error:  # brackets thousands deep, a number of thousands of digits
+            raise InputError(f"JSON that cannot be read: {error}", file=path, line=number) from error
         if not isinstance(row, dict):
             raise InputError("each line must be a JSON object", file=path, line=number)
         yield number, row
@@ -170,19 +174,40 @@ def read_jsonl(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 @contextmanager
 def atomic_directory(path: Path) -> Iterator[Path]:
-    """Yield an empty directory that becomes ``path`` when the block ends well, and vanishes when it does not."""
+    """Yield an empty directory that becomes ``path`` when the block ends well, and vanishes when it does not.
+
+    Raises:
+        InputError: ``path`` is a file or a link, holds the working directory, or holds what the new directory does not.
+    """
+    _require_replaceable(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     _sweep(path)
     temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.{os.getpid()}."))
     try:
         yield temporary
         temporary.chmod(0o755)
-        if path.is_dir() and not path.is_symlink():
+        if path.is_dir():
+            _require_known(path, {entry.name for entry in temporary.iterdir()})
             shutil.rmtree(path)
         temporary.replace(path)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
+
+
+def _require_replaceable(path: Path) -> None:
+    if path.is_symlink() or (path.exists() and not path.is_dir()):
+        raise InputError("exists and is no directory", file=path, field="output", fix="name another directory")
+    if Path.cwd().is_relative_to(path.resolve()):
+        raise InputError("holds the working directory and would be replaced", file=path, field="output", fix="name another directory")
+
+
+def _require_known(path: Path, names: set[str]) -> None:
+    """Refuse to replace a directory with files of somebody else: an input, perhaps, or notes."""
+    foreign = sorted(entry.name for entry in path.iterdir() if entry.name not in names)
+    if foreign:
+        message = f"holds {foreign[0]!r}, which replacing the directory would delete"
+        raise InputError(message, file=path, field="output", fix="name another directory, or remove it first")
 
 
 def _sweep(path: Path) -> None:

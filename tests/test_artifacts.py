@@ -15,7 +15,7 @@ import pytest
 import scipy.sparse as sp
 
 from gapscope import artifacts
-from gapscope.artifacts import FIRING, PERFORMANCE, SCORES, Table
+from gapscope.artifacts import FIRING, PERFORMANCE, ROWS, SCORES, Table
 from gapscope.errors import InputError
 from gapscope.files import read_csr, round_significant, rounded, stable_hash, write_csr, write_json
 from gapscope.work import WorkDirectory, work_key
@@ -129,3 +129,10 @@ def test_work_keys_follow_parameters_and_contents_but_not_names(tmp_path: Path) 
     assert key != work_key({"x": 1}, [tmp_path / "c"])
     assert key != work_key({"x": 2}, [tmp_path / "a"])
     assert stable_hash("a", "bc") != stable_hash("ab", "c")
+
+
+def test_empty_cell_in_a_required_column(tmp_path: Path) -> None:
+    columns = {"item_id": ["a", "b"], "benchmark": ["x", None], "n_tokens": [1, 1], "n_masked": [1, 1], "n_truncated": [0, 0]}
+    pq.write_table(pa.table(columns), tmp_path / "rows.parquet")
+    with pytest.raises(InputError, match="benchmark: holds an empty cell"):
+        ROWS.read(tmp_path / "rows.parquet")

@@ -118,14 +118,14 @@ def test_rounding_keeps_significant_digits() -> None:
 def test_directory_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     target = tmp_path / "out"
     target.mkdir()
-    (target / "old").write_text("old")
+    (target / "new").write_text("old")
     with pytest.raises(RuntimeError), atomic_directory(target) as directory:
         (directory / "half").write_text("x")
         raise RuntimeError
-    assert [path.name for path in tmp_path.rglob("*")] == ["out", "old"]
+    assert [path.name for path in tmp_path.rglob("*")] == ["out", "new"]
     with atomic_directory(target) as directory:
         (directory / "new").write_text("x")
-        assert (target / "old").exists()
+        assert (target / "new").read_text() == "old"
     assert [path.name for path in tmp_path.rglob("*")] == ["out", "new"]
 
 
@@ -190,3 +190,40 @@ def test_pickled_or_damaged_matrix_is_refused(tmp_path: Path) -> None:
 def test_read_text_keeps_what_is_text(tmp_path: Path) -> None:
     text = "<|im_start|>system\nمرحبا 日本語 </s>\n"
     assert read_text(file_of(tmp_path, text.encode(), "x.txt")) == text
+
+
+@pytest.mark.parametrize("name", [".", "..", "file", "link"])
+def test_directory_that_may_not_be_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    (here / "file").write_text("kept")
+    (here / "link").symlink_to(tmp_path)
+    monkeypatch.chdir(here)
+    with pytest.raises(InputError, match="output"), atomic_directory(Path(name)):
+        pass
+    assert (here / "file").read_text() == "kept"
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "here", "link"]
+
+
+def test_directory_with_foreign_files_is_kept(tmp_path: Path) -> None:
+    output = tmp_path / "output"
+    output.mkdir()
+    (output / "items.jsonl").write_text("an input")
+    with pytest.raises(InputError, match=r"items\.jsonl"), atomic_directory(output) as directory:
+        (directory / "scores").write_text("new")
+    assert [path.name for path in tmp_path.rglob("*")] == ["output", "items.jsonl"]
+
+
+@pytest.mark.parametrize("line", ["[" * 100_000, '{"id": ' + "9" * 5000 + "}"])
+def test_json_beyond_the_reader_is_an_input_error(tmp_path: Path, line: str) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_text("{}\n" + line + "\n")
+    with pytest.raises(InputError, match=r"a\.jsonl:2"):
+        list(read_jsonl(file))
+
+
+def test_sparse_matrix_with_a_column_out_of_range(tmp_path: Path) -> None:
+    file = tmp_path / "a.npz"
+    np.savez(file, indices=[9], indptr=[0, 1], format=b"csr", shape=(1, 3), data=[1.0])
+    with pytest.raises(InputError, match="not a readable sparse matrix"):
+        read_csr(file)
