@@ -115,6 +115,8 @@ def edited(text: str, change: Callable[[Any], None]) -> str:
     yaml.width = 140
     yaml.indent(mapping=2, sequence=4, offset=2)
     yaml.preserve_quotes = True
+    # Left to itself it writes nothing for null, which would change lines that nobody changed.
+    yaml.representer.add_representer(type(None), lambda writer, _value: writer.represent_scalar("tag:yaml.org,2002:null", "null"))
     document = yaml.load(text)
     change(document)
     stream = io.StringIO()

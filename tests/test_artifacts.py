@@ -20,6 +20,7 @@ from gapscope.errors import InputError
 from gapscope.files import read_csr, round_significant, rounded, stable_hash, write_csr, write_json
 from gapscope.work import WorkDirectory, work_key
 
+ONE = {"concept": [1], "n_texts": [1], "n_tokens": [2], "n_firing": [1], "n_firing_squared": [1]}
 TABLES = [value for value in vars(artifacts).values() if isinstance(value, Table)]
 
 
@@ -32,7 +33,7 @@ def test_every_column_is_documented_and_named_once(table: Table) -> None:
 
 
 def test_row_order_does_not_change_the_bytes(tmp_path: Path) -> None:
-    columns = {"concept": [3, 1, 2], "n_tokens": [9, 9, 9], "n_firing": [0, 5, 2]}
+    columns = {"concept": [3, 1, 2], "n_texts": [2, 2, 2], "n_tokens": [9, 9, 9], "n_firing": [0, 5, 2], "n_firing_squared": [0, 13, 4]}
     FIRING.write(tmp_path / "a.parquet", columns)
     FIRING.write(tmp_path / "b.parquet", {name: values[::-1] for name, values in columns.items()})
     assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
@@ -51,9 +52,9 @@ def test_undefined_is_null_and_floats_are_rounded(tmp_path: Path) -> None:
 
 def test_required_values_and_unknown_columns_are_refused() -> None:
     with pytest.raises(ValueError, match="n_firing is required"):
-        FIRING.build({"concept": [1], "n_tokens": [2]})
+        FIRING.build({name: values for name, values in ONE.items() if name != "n_firing"})
     with pytest.raises(ValueError, match="no column"):
-        FIRING.build({"concept": [1], "n_tokens": [2], "n_firing": [1], "rate": [0.5]})
+        FIRING.build({**ONE, "rate": [0.5]})
     with pytest.raises(ValueError, match="holds 1 nulls"):
         SCORES.build({"item_id": ["a"], "score": [1.0], "chance": [None], "scored": [True]})
 
@@ -62,18 +63,18 @@ def test_readers_name_the_fault(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"gone\.parquet: no such file"):
         FIRING.read(tmp_path / "gone.parquet")
     damaged = tmp_path / "damaged.parquet"
-    FIRING.write(damaged, {"concept": [1], "n_tokens": [2], "n_firing": [1]})
+    FIRING.write(damaged, ONE)
     damaged.write_bytes(damaged.read_bytes()[:-20])
     with pytest.raises(InputError, match="not a readable Parquet file"):
         FIRING.read(damaged)
-    FIRING.write(tmp_path / "firing.parquet", {"concept": [1], "n_tokens": [2], "n_firing": [1]})
-    with pytest.raises(InputError, match="is firing/1, needed is scores/1"):
+    FIRING.write(tmp_path / "firing.parquet", ONE)
+    with pytest.raises(InputError, match="is firing/2, needed is scores/1"):
         SCORES.read(tmp_path / "firing.parquet")
-    pq.write_table(pa.table({"concept": ["one"], "n_tokens": [2], "n_firing": [1]}), tmp_path / "typed.parquet")
+    pq.write_table(pa.table({**ONE, "concept": ["one"]}), tmp_path / "typed.parquet")
     with pytest.raises(InputError, match="concept: is string, needed is int64"):
         FIRING.read(tmp_path / "typed.parquet")
     pq.write_table(pa.table({"concept": [1]}), tmp_path / "short.parquet")
-    with pytest.raises(InputError, match="n_tokens: the column is missing"):
+    with pytest.raises(InputError, match="n_texts: the column is missing"):
         FIRING.read(tmp_path / "short.parquet")
 
 

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from gapscope.errors import InputError
 from gapscope.files import sha256_file
 from gapscope.params import load_params, parse_params
-from gapscope.presets import Preset, apply_preset, diff, load_presets
+from gapscope.presets import Preset, apply_preset, diff, edited, load_presets
 from stages.cli import main
 
 ROOT = Path(__file__).parent.parent
@@ -42,6 +42,11 @@ def test_every_preset_gives_valid_parameters(name: str, paths: dict[str, Path]) 
     assert diff(text, changed, "params.yaml")
     kept = [line for line in text.splitlines() if line.startswith("#")]
     assert [line for line in changed.splitlines() if line in kept] == kept
+
+
+def test_what_is_not_changed_stays_as_it_is_written() -> None:
+    text = (ROOT / "params.yaml").read_text()
+    assert edited(text, lambda document: None) == text
 
 
 def test_mmlu_pro_names_the_files_and_their_hashes(paths: dict[str, Path]) -> None:
