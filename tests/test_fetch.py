@@ -103,8 +103,11 @@ def test_package_brings_the_named_files_only(tmp_path: Path, index: Path) -> Non
         "sub/b.jsonl": b"1",
     }
     assert (fetched.n_files, fetched.n_bytes, fetched.sha256) == (2, 4, sha256_tree(output))
-    # What a finished fetch downloaded is gone; the output replaces an older one whole.
+    # What a finished fetch downloaded is gone; an output with files that the new one lacks is not replaced.
     assert list((tmp_path / "work").rglob("*.whl")) == []
+    with pytest.raises(InputError, match=r"holds 'a\.jsonl', which replacing the directory would delete"):
+        bring(tmp_path, fields | {"include": ["data_pkg/d/sub/*"]})
+    (output / "a.jsonl").unlink()
     bring(tmp_path, fields | {"include": ["data_pkg/d/sub/*"]})
     assert [path.name for path in output.rglob("*.jsonl")] == ["b.jsonl"]
 

@@ -117,9 +117,6 @@ def test_figures_are_whole_and_carry_no_date_version_or_path(out: Path) -> None:
 
 def test_running_again_gives_the_same_bytes(run: ArtifactPaths, out: Path, tmp_path: Path, captions) -> None:
     again = tmp_path / "again"
-    for part in ("data", "figures"):
-        (again / part).mkdir(parents=True)
-        (again / part / "stale.json").write_text("what an earlier run left goes")
     # Another process has another hash seed and draws the figures from nothing.
     code = (
         "import sys; from pathlib import Path; sys.path[:0] = [sys.argv[1], sys.argv[2]];"
