@@ -154,6 +154,10 @@ def read_json(path: Path) -> Any:
         raise InputError(f"not valid JSON: {error.msg}", file=path, line=error.lineno) from error
 
 
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is no JSON value; null stands for what is unknown")
+
+
 def read_jsonl(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield (line number, object) of a JSON-lines file; blank lines are skipped, anything but an object is refused."""
     # Only "\n" ends a line: str.splitlines would also cut at U+2028, which is legal inside a JSON string.
@@ -161,7 +165,7 @@ def read_jsonl(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
+            row = json.loads(line, parse_constant=_refuse_constant)
         except json.JSONDecodeError as error:
             fix = "the file may be cut short" if error.pos >= len(line.rstrip()) - 1 else None
             raise InputError(f"not valid JSON: {error.msg}", file=path, line=number, fix=fix) from error

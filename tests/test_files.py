@@ -227,3 +227,11 @@ def test_sparse_matrix_with_a_column_out_of_range(tmp_path: Path) -> None:
     np.savez(file, indices=[9], indptr=[0, 1], format=b"csr", shape=(1, 3), data=[1.0])
     with pytest.raises(InputError, match="not a readable sparse matrix"):
         read_csr(file)
+
+
+@pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity"])
+def test_numbers_that_json_has_no_form_for_are_refused(tmp_path: Path, constant: str) -> None:
+    file = tmp_path / "items.jsonl"
+    file.write_text('{"a": 1}\n{"meta": {"x": ' + constant + "}}\n")
+    with pytest.raises(InputError, match=rf"items\.jsonl:2: JSON that cannot be read: {constant} is no JSON value"):
+        list(read_jsonl(file))
