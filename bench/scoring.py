@@ -5,7 +5,8 @@
 Both score the same prompts and choices by log-likelihood, tokenising included; the peer's task layer, its metrics and
 the loading of the weights are left out. The two take turns, so that a busy machine slows both, and each one's fastest
 turn counts. The bar is twice the peer's items a second, and equal predictions. Seconds of the processors are shown
-beside, since they hold still where other work takes its turns on the same cores.
+beside, since they hold still where other work takes its turns on the same cores. In bfloat16 a near tie may fall the
+other way with another batch, in the peer as here: predictions are equal in float32.
 """
 
 from __future__ import annotations
