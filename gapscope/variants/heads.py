@@ -9,7 +9,7 @@ import numpy as np
 
 from gapscope.errors import InputError
 
-HeadKind = Literal["logistic", "boosting"]
+HeadKind = Literal["logistic", "boosting", "forest"]
 CLIP = 1e-4
 """Probabilities stay this far from 0 and 1, so that a logit is finite."""
 
@@ -33,9 +33,9 @@ class Head:
     Attributes:
         names: what the columns are, in order.
         fill: what stands in for an undefined (NaN) value of each column: its median in training.
-        kind: logistic, or boosting (a sum of regression trees).
-        state: of logistic ``mean``, ``scale``, ``weights``, ``bias``; of boosting ``bias``, ``rate`` and ``trees``, each a
-            dict of equally long lists ``feature`` (-1 at a leaf), ``threshold``, ``left``, ``right`` and ``value``.
+        kind: logistic, boosting (log-odds as a sum of trees) or forest (the mean share of many trees grown at random).
+        state: of logistic ``mean``, ``scale``, ``weights``, ``bias``; of boosting ``bias``, ``rate`` and ``trees``; of forest
+            ``trees``. A tree is a dict of equally long lists ``feature`` (-1 at a leaf), ``threshold``, ``left``, ``right``, ``value``.
     """
 
     names: tuple[str, ...]
@@ -51,10 +51,13 @@ class Head:
         if self.kind == "logistic":
             scaled = (filled - np.array(self.state["mean"])) / np.array(self.state["scale"])
             return sigmoid(scaled @ np.array(self.state["weights"]) + self.state["bias"])
-        total = np.full(len(rows), self.state["bias"], dtype=np.float64)
+        # One after the other: numpy's own sum would group the trees by the number of rows, and the last bits with them.
+        total = np.zeros(len(rows))
         for tree in self.state["trees"]:
-            total += self.state["rate"] * _leaf_values(tree, filled)
-        return sigmoid(total)
+            total += _leaf_values(tree, filled)
+        if self.kind == "forest":
+            return np.asarray(total / len(self.state["trees"]))
+        return sigmoid(self.state["bias"] + self.state["rate"] * total)
 
     def to_json(self) -> dict[str, Any]:
         """The head as JSON values; :meth:`from_json` gives it back."""
@@ -99,8 +102,9 @@ def fit_head(
     fill = np.zeros(rows.shape[1])
     fill[defined] = np.nanmedian(rows[:, defined], axis=0)
     filled = np.where(np.isnan(rows), fill, rows)
-    state = _logistic(filled, truth, weights) if kind == "logistic" else _boosting(filled, truth, seed, weights)
-    return Head(names, fill, kind, state)
+    if kind == "logistic":
+        return Head(names, fill, kind, _logistic(filled, truth, weights))
+    return Head(names, fill, kind, (_boosting if kind == "boosting" else _forest)(filled, truth, seed, weights))
 
 
 def _logistic(rows: np.ndarray, truth: np.ndarray, weights: np.ndarray | None) -> dict[str, Any]:
@@ -119,14 +123,27 @@ def _boosting(rows: np.ndarray, truth: np.ndarray, seed: int, weights: np.ndarra
         n_estimators=200, learning_rate=0.05, max_depth=3, min_samples_leaf=8, subsample=0.6, max_features=0.3, random_state=seed
     ).fit(rows, truth, sample_weight=weights)
     prior = float(np.average(truth, weights=weights))
-    trees = [
-        {
-            "feature": np.where(tree.children_left < 0, -1, tree.feature).tolist(),
-            "threshold": np.where(tree.children_left < 0, 0.0, tree.threshold).tolist(),
-            "left": tree.children_left.tolist(),
-            "right": tree.children_right.tolist(),
-            "value": tree.value[:, 0, 0].tolist(),
-        }
-        for tree in (estimator.tree_ for estimator in model.estimators_[:, 0])
-    ]
+    trees = [_tree(estimator.tree_, estimator.tree_.value[:, 0, 0]) for estimator in model.estimators_[:, 0]]
     return {"bias": float(logit(np.array([prior]))[0]), "rate": model.learning_rate, "trees": trees}
+
+
+def _forest(rows: np.ndarray, truth: np.ndarray, seed: int, weights: np.ndarray | None) -> dict[str, Any]:
+    from sklearn.ensemble import ExtraTreesClassifier
+
+    model = ExtraTreesClassifier(n_estimators=150, min_samples_leaf=4, max_features=0.3, random_state=seed, n_jobs=1)
+    model.fit(rows, truth, sample_weight=weights)
+    true = model.classes_.tolist().index(1)
+    # The value of a node is the share of each class since scikit-learn 1.3, and was the weight of each before.
+    shares = [estimator.tree_.value[:, 0, :] / estimator.tree_.value[:, 0, :].sum(axis=1, keepdims=True) for estimator in model.estimators_]
+    return {"trees": [_tree(estimator.tree_, share[:, true]) for estimator, share in zip(model.estimators_, shares, strict=True)]}
+
+
+def _tree(tree: Any, values: np.ndarray) -> dict[str, list[float]]:
+    leaf = tree.children_left < 0
+    return {
+        "feature": np.where(leaf, -1, tree.feature).tolist(),
+        "threshold": np.where(leaf, 0.0, tree.threshold).tolist(),
+        "left": tree.children_left.tolist(),
+        "right": tree.children_right.tolist(),
+        "value": np.where(leaf, values, 0.0).tolist(),
+    }

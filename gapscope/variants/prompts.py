@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from gapscope.items import Item
 from gapscope.variants.seeds import DIMENSIONS
-from gapscope.variants.types import TYPES, gold
+from gapscope.variants.types import gold
 
 YES, NO = " yes", " no"
 QUESTIONS = {
@@ -33,17 +33,13 @@ class Pair:
 
 
 def describe(pair: Pair) -> str:
-    """The pair as text, up to where a question about it can begin."""
+    """The pair as text, up to where a question about it can begin; short, since every training step reads it."""
     original, variant = pair.original, pair.variant
-    name = pair.type.replace("_", " ")
+    choices = "\n".join(f"- {choice}" for choice in variant.choices)
     return (
-        f"Question: {original.text}\n{_choices(original)}\nRight answer: {gold(original)}\n\n"
-        f"New question ({name}: {TYPES[pair.type].instruction}) {variant.text}\n{_choices(variant)}\nMarked answer: {gold(variant)}\n\n"
+        f"Question: {original.text}\nRight answer: {gold(original)}\n\n"
+        f"New question ({pair.type.replace('_', ' ')}): {variant.text}\n{choices}\nMarked answer: {gold(variant)}\n\n"
     )
-
-
-def _choices(item: Item) -> str:
-    return "\n".join(f"- {choice}" for choice in item.choices)
 
 
 def era_prompt(pair: Pair, dimension: str) -> str:
