@@ -22,6 +22,9 @@ from gapscope.files import require_file, round_significant, write_bytes
 SUITE = "__suite__"
 """The name in a ``benchmark`` column of the row that sums up the whole suite."""
 
+DOCUMENT = "corpus:"
+"""What goes before the id of a document of the corpus in an ``item_id`` column."""
+
 STRING, INT, FLOAT, BOOL = pa.string(), pa.int64(), pa.float64(), pa.bool_()
 FLOATS, STRINGS = pa.list_(pa.float32()), pa.list_(pa.string())
 
@@ -66,6 +69,10 @@ class Table:
         length = len(next(iter(data.values())))
         arrays = [self._array(column, data.get(column.name), length) for column in self.columns]
         table = pa.Table.from_arrays(arrays, schema=self.schema)
+        return self.sorted(table)
+
+    def sorted(self, table: pa.Table) -> pa.Table:
+        """The table's rows in the artifact's order."""
         return table.sort_by([(name, "ascending") for name in self.sort_by]) if self.sort_by else table
 
     def _array(self, column: Column, values: Any, length: int) -> pa.Array:
@@ -157,13 +164,17 @@ CONTEXTS = Table(
     ("concept", "group", "rank"),
     (
         Column("concept", INT, "index of the SAE latent"),
-        Column("item_id", STRING, "item that the window is from"),
-        Column("start", INT, "first character of the window in the item's text"),
+        Column("item_id", STRING, "item that the window is from; in the group reference DOCUMENT and the document's id"),
+        Column("start", INT, "first character of the window in the text of the item or document"),
         Column("end", INT, "one past the last character of the window"),
         Column("tokens", STRINGS, "the window cut into pieces of whole characters; joined they give text[start:end]"),
         Column("activations", FLOATS, "activation of the concept on each piece (the greatest of its tokens)"),
-        Column("rank", INT, "position inside the group, from 0: strongest first, or lowest quantile first"),
-        Column("group", STRING, "top (strongest activations) or quantile (spread over the activation range)"),
+        Column("rank", INT, "position inside the group, from 0: strongest first, lowest first among quantiles"),
+        Column(
+            "group",
+            STRING,
+            "top (strongest in the items), quantile (spread over the range there) or reference (strongest in the reference corpus)",
+        ),
     ),
 )
 
@@ -250,8 +261,70 @@ CLUSTERS = Table(
         Column("subject", STRING, "subject whose gap or strength it is; null for a coverage gap", nullable=True),
         Column("cluster", STRING, "id of the cluster"),
         Column("label", STRING, "what the concept seems to be about"),
-        Column("label_source", STRING, "keywords, llm, or the published label file's name"),
+        Column("label_source", STRING, "keywords, reference (keywords of the reference corpus), llm, or the published label file's name"),
         Column("label_score", FLOAT, "detection score of the label on held-out contexts", nullable=True),
         Column("interpretation", STRING, "name or paragraph of the cluster", nullable=True),
+    ),
+)
+
+
+def _measure(name: str, meaning: str) -> tuple[Column, Column, Column]:
+    return (
+        Column(name, FLOAT, meaning, nullable=True),
+        Column(f"{name}_low", FLOAT, f"lower end of the interval of {name}", nullable=True),
+        Column(f"{name}_high", FLOAT, f"upper end of the interval of {name}", nullable=True),
+    )
+
+
+ROBUSTNESS = Table(
+    "robustness",
+    1,
+    ("subject", "subset"),
+    (
+        Column("subject", STRING, "slug of the subject"),
+        Column(
+            "subset", STRING, "all, a variant type, or critical_testing by what its none of the above is (_nota_gold, _nota_distractor)"
+        ),
+        Column("n_families", INT, "families with a scored original and a scored variant of the subset"),
+        Column("n_variants", INT, "their scored variants"),
+        Column("n_unscored", INT, "variants left out because they, or their original, could not be scored"),
+        Column("chance_original", FLOAT, "accuracy of a blind guess on the originals", nullable=True),
+        Column("chance_variant", FLOAT, "accuracy of a blind guess on the variants", nullable=True),
+        *_measure("oa", "accuracy on the originals"),
+        *_measure("ara", "accuracy on the variants"),
+        *_measure("rla", "oa - ara"),
+        *_measure("rla_relative", "(oa - ara) / oa"),
+        *_measure("cra_pair", "share of (original, variant) pairs with both right"),
+        *_measure("cra_all", "share of families with the original and every variant right"),
+    ),
+)
+
+ANSWERS = Table(
+    "answers",
+    1,
+    ("subject", "item_id"),
+    (
+        Column("subject", STRING, "slug of the subject"),
+        Column("item_id", STRING, "id of the original or variant, as presented.jsonl holds it"),
+        Column("family", STRING, "the family that joins an original and its variants"),
+        Column("type", STRING, "original, or the variant's type"),
+        Column("answer", INT, "index of the gold choice as presented"),
+        Column("prediction", STRING, "index of the chosen choice as presented; null where unscored", nullable=True),
+        Column("score", FLOAT, "1 where right, else 0; null where unscored", nullable=True),
+    ),
+)
+
+COMPARISONS = Table(
+    "comparisons",
+    1,
+    ("asked", "subject", "other"),
+    (
+        Column("asked", STRING, "originals (McNemar's test) or variants (sign-flip test over families)"),
+        Column("subject", STRING, "slug"),
+        Column("other", STRING, "slug of the subject it is compared with"),
+        Column("n_families", INT, "families that both were scored on"),
+        Column("difference", FLOAT, "accuracy of subject less that of other", nullable=True),
+        Column("p", FLOAT, "two-sided exact p; null without a common family", nullable=True),
+        Column("p_holm", FLOAT, "p after Holm over all pairs of subjects, originals and variants each by themselves", nullable=True),
     ),
 )

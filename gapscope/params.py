@@ -15,6 +15,7 @@ from gapscope.errors import InputError
 from gapscope.files import read_text
 from gapscope.params_data import Benchmark, Corpus, HubSource, ItemsParams, LogResults, PackageSource, PathSource, Source
 from gapscope.params_observers import Observer, PathSae
+from gapscope.params_robustness import EvaluateParams, FilterParams, GenerateParams
 from gapscope.params_types import Count, Dtype, Positive, Share, Slug, Strict
 
 # Kept importable from here: whoever reads parameters need not know which file declares which.
@@ -103,6 +104,7 @@ class ExtractActivationsParams(Strict):
     random_control: bool = True
     top_contexts: Positive = 10
     quantile_contexts: Count = 5
+    reference_contexts: Count = 5
     context_window: Positive = 24
 
 
@@ -184,6 +186,9 @@ class StageParams(Strict):
     coverage: CoverageParams = CoverageParams()
     performance: PerformanceParams = PerformanceParams()
     cluster: ClusterParams = ClusterParams()
+    generate: GenerateParams = GenerateParams()
+    filter: FilterParams = FilterParams()
+    evaluate: EvaluateParams = EvaluateParams()
     report: ReportParams = ReportParams()
 
 
@@ -204,11 +209,18 @@ class Params(StageParams):
         used |= {f"observers.{slug}.source": observer.source for slug, observer in self.observers.items()}
         used |= {f"models.{slug}.source": model.source for slug, model in self.models.items()}
         used |= {f"observers.{slug}.sae.source": o.sae.source for slug, o in self.observers.items() if isinstance(o.sae, PathSae)}
+        if self.evaluate.reference is not None:
+            used["evaluate.reference.source"] = self.evaluate.reference.source
         if self.corpus is not None:
             used["corpus.source"] = self.corpus.source
         for key, source in used.items():
             if source not in self.sources:
                 raise ValueError(f"{key} is {source!r}, which is not under sources: (known: {', '.join(sorted(self.sources))})")
+        for slug in self.generate.benchmarks or []:
+            if slug not in self.benchmarks:
+                raise ValueError(
+                    f"generate.benchmarks holds {slug!r}, which is not under benchmarks: (known: {', '.join(sorted(self.benchmarks))})"
+                )
         trained = [slug for slug, observer in self.observers.items() if observer.sae.kind == "train"]
         if trained and self.corpus is None:
             raise ValueError(f"observers.{trained[0]}.sae is to be trained, but there is no corpus:")

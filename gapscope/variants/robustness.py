@@ -31,6 +31,7 @@ class Outcomes:
     Attributes:
         families: their ids, each with a scored original and at least one scored variant.
         original: (families,) 1 where the original was answered right, else 0.
+        variant_ids: ids of the scored variants.
         family_of: (variants,) index of the variant's family.
         variant: (variants,) 1 where the variant was answered right, else 0.
         chance: expected accuracy of a blind guess on the originals and on the variants.
@@ -39,6 +40,7 @@ class Outcomes:
 
     families: tuple[str, ...]
     original: FloatArray
+    variant_ids: tuple[str, ...]
     family_of: IntArray
     variant: FloatArray
     chance: tuple[float, float]
@@ -63,6 +65,7 @@ def outcomes(originals: Mapping[str, Item], variants: Sequence[Item], scores: Ma
     return Outcomes(
         families,
         np.array([scores[originals[family].id].score for family in families], dtype=np.float64),
+        tuple(variant.id for variant in kept),
         np.array([index[variant.family] for variant in kept], dtype=np.int64),
         np.array([scores[variant.id].score for variant in kept], dtype=np.float64),
         (float(np.mean(chance[0])), float(np.mean(chance[1]))) if kept else (float("nan"), float("nan")),
