@@ -6,7 +6,8 @@ coverage compares a benchmark with. So no text is in two of them, and adding doc
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,20 +22,39 @@ SHORTEST_WINDOW = 8
 """Windows with fewer tokens, mostly the ends of documents, are not read."""
 
 
-def read_documents(path: Path) -> list[str]:
-    """The texts of a JSON-lines corpus with a string field ``text``, without exact repeats, in order of a hash of the text.
+@dataclass(frozen=True)
+class Window:
+    """Neighbouring tokens of a document.
+
+    Attributes:
+        document: its place in the list of documents.
+        start: the document's token that is the first one here, a begin-of-text token aside.
+        ids: the tokens, a begin-of-text token in front if asked for.
+    """
+
+    document: int
+    start: int
+    ids: list[int]
+
+
+def read_documents(path: Path) -> dict[str, str]:
+    """Id by text of a JSON-lines corpus with a string field ``text``: no exact repeats, in order of a hash of the text.
+
+    The id is the field ``id``, or where there is none a hash of the text.
 
     Raises:
         InputError: the file is damaged, a row has no text, or there is none.
     """
-    texts: set[str] = set()
+    texts: dict[str, str] = {}
     for line, row in read_jsonl(path):
         if not isinstance(row.get("text"), str):
             raise InputError("must be a string", file=path, line=line, field="text")
-        texts.add(row["text"])
+        name = str(row["id"]) if isinstance(row.get("id"), (str, int)) else f"{stable_hash('corpus', row['text']):016x}"
+        # Of repeats the same one stays, whatever the order of the rows.
+        texts[row["text"]] = min(texts.get(row["text"], name), name)
     if not texts:
         raise InputError("holds no document", file=path)
-    return sorted(texts, key=lambda text: (stable_hash("corpus", text), text))
+    return {text: texts[text] for text in sorted(texts, key=lambda text: (stable_hash("corpus", text), text))}
 
 
 def part_of(text: str) -> Part:
@@ -47,20 +67,20 @@ def part_of(text: str) -> Part:
     return "reference"
 
 
-def token_windows(tokenizer: Any, documents: list[str], part: Part, *, context: int, prepend_bos: bool, budget: int) -> list[list[int]]:
+def token_windows(tokenizer: Any, documents: Sequence[str], part: Part, *, context: int, prepend_bos: bool, budget: int) -> list[Window]:
     """Windows of at most ``context`` tokens of one part's documents, ``budget`` usable tokens in all or as many as there are.
 
     Every document's first window comes before any document's second, so that a budget spreads over as many documents as it
     can. Each window begins with the begin-of-text token if asked for. Its first position is never usable, so a window of n
     tokens counts n - 1; the last window is cut to meet the budget.
     """
-    windows: list[list[int]] = []
+    windows: list[Window] = []
     left = budget
-    start = [encode_bos(tokenizer)] if prepend_bos else []
-    for piece in _pieces(tokenizer, [text for text in documents if part_of(text) == part], context - len(start)):
-        window = start + piece
-        windows.append(window[: left + 1])
-        left -= len(windows[-1]) - 1
+    front = [encode_bos(tokenizer)] if prepend_bos else []
+    places = [place for place, text in enumerate(documents) if part_of(text) == part]
+    for document, start, piece in _pieces(tokenizer, documents, places, context - len(front)):
+        windows.append(Window(document, start, (front + piece)[: left + 1]))
+        left -= len(windows[-1].ids) - 1
         if left <= 0:
             break
     return windows
@@ -76,15 +96,16 @@ def usable_tokens(windows: list[list[int]]) -> int:
     return sum(len(window) - 1 for window in windows)
 
 
-def _pieces(tokenizer: Any, documents: list[str], size: int) -> Iterator[list[int]]:
-    rest: list[list[int]] = []
-    for text in documents:
-        ids = encode_text(tokenizer, text, prepend_bos=False).ids
+def _pieces(tokenizer: Any, documents: Sequence[str], places: list[int], size: int) -> Iterator[tuple[int, int, list[int]]]:
+    """Pieces of the documents at some places: the place, the token of the document that begins the piece, and its tokens."""
+    rest: list[tuple[int, int, list[int]]] = []
+    for place in places:
+        ids = encode_text(tokenizer, documents[place], prepend_bos=False).ids
         if len(ids) >= SHORTEST_WINDOW:
-            yield ids[:size]
-            rest.append(ids[size:])
+            yield place, 0, ids[:size]
+            rest.append((place, size, ids[size:]))
     while rest:
-        rest = [ids for ids in rest if len(ids) >= SHORTEST_WINDOW]
-        for ids in rest:
-            yield ids[:size]
-        rest = [ids[size:] for ids in rest]
+        rest = [left for left in rest if len(left[2]) >= SHORTEST_WINDOW]
+        for place, start, ids in rest:
+            yield place, start, ids[:size]
+        rest = [(place, start + size, ids[size:]) for place, start, ids in rest]

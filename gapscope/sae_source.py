@@ -60,7 +60,7 @@ def make_sae(
         "device": str(lm.device),
     }
     work = WorkDirectory(work_root, "train-sae", work_key(settings, [model_dir, corpus]))
-    metrics = _train(lm, read_documents(corpus), layer, params, output, work, name, seed)
+    metrics = _train(lm, list(read_documents(corpus)), layer, params, output, work, name, seed)
     work.clear()
     return metrics
 

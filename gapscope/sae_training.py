@@ -90,7 +90,9 @@ def part_windows(lm: LM, documents: list[str], part: Part, params: TrainSaeParam
         InputError: there are too few tokens for one training batch, or none to measure on.
     """
     budget = params.train_tokens if part == "train" else params.heldout_tokens
-    windows = token_windows(lm.tokenizer, documents, part, context=params.context_size, prepend_bos=params.prepend_bos, budget=budget)
+    bos = params.prepend_bos
+    found = token_windows(lm.tokenizer, documents, part, context=params.context_size, prepend_bos=bos, budget=budget)
+    windows = [window.ids for window in found]
     needed = params.batch_tokens if part == "train" else 1
     if (n := usable_tokens(windows)) < needed:
         fix = "give a larger corpus, or lower train_sae.batch_tokens"

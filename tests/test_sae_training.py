@@ -165,19 +165,24 @@ def test_parts_are_disjoint_and_stable(lm: LM) -> None:
     assert sum(map(len, parts.values())) == len(DOCUMENTS)
     assert 0.4 < len(parts["train"]) / len(DOCUMENTS) < 0.6
     shared = {"context": 24, "prepend_bos": True, "budget": 500}
-    windows = token_windows(lm.tokenizer, DOCUMENTS, "train", **shared)  # type: ignore[arg-type]
+    found = token_windows(lm.tokenizer, DOCUMENTS, "train", **shared)  # type: ignore[arg-type]
+    windows = [window.ids for window in found]
     assert usable_tokens(windows) == 500
     assert all(window[0] == 1 and 1 not in window[1:] and len(window) <= 24 for window in windows)
     texts = [lm.tokenizer.decode(window[1:]) for window in windows]
     assert all(any(document.startswith(text) for document in parts["train"]) for text in texts[:-1])
+    assert all(DOCUMENTS[one.document].startswith(text) for one, text in zip(found, texts, strict=True) if one.start == 0)
 
 
 def test_every_document_comes_before_any_second_window(lm: LM) -> None:
     documents = [text for text in (f"{word} " * 40 for word in WORDS) if part_of(text) == "train"]
     assert len(documents) >= 2
     windows = token_windows(lm.tokenizer, documents, "train", context=20, prepend_bos=False, budget=10**6)
-    firsts = [lm.tokenizer.decode(window) for window in windows[: len(documents)]]
+    firsts = [lm.tokenizer.decode(window.ids) for window in windows[: len(documents)]]
     assert all(text.startswith(first) for text, first in zip(documents, firsts, strict=True))
+    for window in windows:
+        whole = lm.tokenizer(documents[window.document], add_special_tokens=False)["input_ids"]
+        assert window.ids == whole[window.start : window.start + 20]
 
 
 def test_corpus_reading(tmp_path: Path) -> None:
@@ -185,8 +190,10 @@ def test_corpus_reading(tmp_path: Path) -> None:
     file.write_text('{"text": "b"}\n{"text": "a"}\n{"text": "b"}\n')
     texts = read_documents(file)
     file.write_text('{"text": "a"}\n{"text": "b"}\n')
-    assert read_documents(file) == texts
+    assert list(read_documents(file).items()) == list(texts.items())
     assert sorted(texts) == ["a", "b"]
+    file.write_text('{"text": "a", "id": "z"}\n{"text": "a", "id": "y"}\n{"text": "b", "id": 7}\n')
+    assert read_documents(file) == {"a": "y", "b": "7"}
     file.write_text('{"text": "a"}\n{"words": 3}\n')
     with pytest.raises(InputError, match=r"corpus\.jsonl:2: text: must be a string"):
         read_documents(file)

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import torch
 
-from gapscope.artifacts import FIRING
+from gapscope.artifacts import DOCUMENT, FIRING
 from gapscope.canary import TEXTS
-from gapscope.competency.reading import Policy, Reader, text_firing
-from gapscope.competency.saliency import read_all
-from gapscope.documents import token_windows
+from gapscope.competency.context_table import Contexts, context_table
+from gapscope.competency.contexts import Selection, peaks_of
+from gapscope.competency.reading import Reader, text_firing
+from gapscope.competency.saliency import Shard, read_all
+from gapscope.documents import Window, token_windows
 from gapscope.errors import InputError
-from gapscope.lm import LM, Encoding, special_ids
+from gapscope.lm import Encoding, encode_text, special_ids
+from gapscope.params import ExtractActivationsParams
 from gapscope.work import WorkDirectory
 
 CONTROL_TOKENS = 8192
@@ -37,42 +42,80 @@ class Counts:
     n_firing_squared: np.ndarray
 
 
-def reference_windows(lm: LM, documents: list[str] | None, policy: Policy, budget: int) -> list[list[int]]:
-    """Windows of the reference part of the corpus, which the SAE was not trained on; none without a corpus."""
-    if documents is None:
-        return []
-    bounds = {"context": policy.max_tokens, "prepend_bos": policy.prepend_bos, "budget": budget}
-    windows = token_windows(lm.tokenizer, documents, "reference", **bounds)  # type: ignore[arg-type]
-    if not windows:
-        raise InputError("the reference part of the corpus is empty", field="corpus", fix="give a larger corpus")
-    return windows
+@dataclass(frozen=True)
+class Reference:
+    """The reference part of the corpus, on which the SAE was not trained, as the observer reads it.
 
+    Attributes:
+        names, texts: of the documents.
+        windows: what is read of them.
+        reader, batch_tokens, work: how, and where shards are kept.
+    """
 
-def _window_encoding(lm: LM, window: list[int]) -> Encoding:
-    special = special_ids(lm.tokenizer)
-    return Encoding(window, [(0, 0)] * len(window), [token in special for token in window], 0)
+    names: list[str]
+    texts: list[str]
+    windows: list[Window]
+    reader: Reader
+    batch_tokens: int
+    work: WorkDirectory
 
+    @classmethod
+    def of(cls, reader: Reader, documents: Mapping[str, str], params: ExtractActivationsParams, work: WorkDirectory) -> Reference:
+        """Choose the windows, within ``params.reference_tokens``.
 
-def read_reference(reader: Reader, windows: list[list[int]], batch_tokens: int, work: WorkDirectory) -> Counts | None:
-    """Firing counts on the reference corpus; None without one."""
-    if not windows:
-        return None
-    counts = _nothing(reader.sae.d_sae)
-    lengths = [len(window) for window in windows]
-
-    def encode(index: int) -> Encoding:
-        return _window_encoding(reader.lm, windows[index])
-
-    for shard in read_all(reader, lengths, encode, batch_tokens, work, "reference"):
-        counted = ~shard.masked
-        firing = text_firing(shard.codes, shard.n_tokens, counted).astype(np.int64)
-        counts = Counts(
-            counts.n_texts + len(shard.texts),
-            counts.n_tokens + int(counted.sum()),
-            counts.n_firing + np.asarray(firing.sum(axis=0)).ravel(),
-            counts.n_firing_squared + np.asarray(firing.power(2).sum(axis=0)).ravel(),
+        Raises:
+            InputError: the reference part is empty.
+        """
+        names, texts = list(documents.values()), list(documents)
+        policy, budget = reader.policy, params.reference_tokens
+        windows = token_windows(
+            reader.lm.tokenizer, texts, "reference", context=policy.max_tokens, prepend_bos=policy.prepend_bos, budget=budget
         )
-    return counts
+        if not windows:
+            raise InputError("the reference part of the corpus is empty", field="corpus", fix="give a larger corpus")
+        return cls(names, texts, windows, reader, params.batch_tokens, work)
+
+    def encode(self, index: int) -> Encoding:
+        """The tokens of one window; where they lie in the document's text is left out."""
+        ids = self.windows[index].ids
+        special = special_ids(self.reader.lm.tokenizer)
+        return Encoding(ids, [(0, 0)] * len(ids), [token in special for token in ids], 0)
+
+    def shards(self) -> Iterator[Shard]:
+        """The windows' shards, computed the first time and read back after that."""
+        lengths = [len(window.ids) for window in self.windows]
+        return read_all(self.reader, lengths, self.encode, self.batch_tokens, self.work, "reference")
+
+    def read(self, params: ExtractActivationsParams) -> tuple[Counts, pa.Table]:
+        """Firing counts, and each concept's strongest contexts as a CONTEXTS table."""
+        counts = _nothing(self.reader.sae.d_sae)
+        names = [f"{self.names[window.document]}:{window.start}" for window in self.windows]
+        selection = Selection(names, params.reference_contexts, quantiles=0)
+        for shard in self.shards():
+            counted = ~shard.masked
+            firing = text_firing(shard.codes, shard.n_tokens, counted).astype(np.int64)
+            counts = Counts(
+                counts.n_texts + len(shard.texts),
+                counts.n_tokens + int(counted.sum()),
+                counts.n_firing + np.asarray(firing.sum(axis=0)).ravel(),
+                counts.n_firing_squared + np.asarray(firing.power(2).sum(axis=0)).ravel(),
+            )
+            selection.add(peaks_of(shard.codes, shard.texts, shard.n_tokens, counted))
+        return counts, context_table(self._contexts(params.context_window), self.shards(), selection, "reference")
+
+    def _contexts(self, window: int) -> Contexts:
+        front = int(self.reader.policy.prepend_bos)
+        return Contexts(
+            item_ids=[f"{DOCUMENT}{self.names[one.document]}" for one in self.windows],
+            text=lambda index: self.texts[self.windows[index].document],
+            spans=lambda index: self._spans(self.windows[index], front),
+            window=window,
+            first_token=front,
+        )
+
+    def _spans(self, window: Window, front: int) -> list[tuple[int, int]]:
+        whole = encode_text(self.reader.lm, self.texts[window.document], prepend_bos=False).offsets
+        return [(0, 0)] * front + whole[window.start : window.start + len(window.ids) - front]
 
 
 def _nothing(d_sae: int) -> Counts:
@@ -90,12 +133,12 @@ def read_template(reader: Reader, template: str) -> Counts:
     return Counts(1, int((~tokens.masked).sum()), n_firing, n_firing**2)
 
 
-def control_sample(reader: Reader, windows: list[list[int]]) -> torch.Tensor:
+def control_sample(reader: Reader, reference: Reference | None) -> torch.Tensor:
     """Unmasked activations on which the controls' thresholds are chosen: of the reference, or of the canary's text without one."""
-    encodings = [_window_encoding(reader.lm, window) for window in windows] or [reader.policy.encode(reader.lm, text) for text in TEXTS]
     parts: list[torch.Tensor] = []
     n = 0
-    for encoding in encodings:
+    canary = (reader.policy.encode(reader.lm, text) for text in TEXTS)
+    for encoding in canary if reference is None else map(reference.encode, range(len(reference.windows))):
         tokens = reader.tokens([encoding])
         parts.append(tokens.x[torch.from_numpy(~tokens.masked).to(tokens.x.device)])
         n += len(parts[-1])

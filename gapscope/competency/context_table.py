@@ -18,8 +18,8 @@ class Contexts:
     """How windows are cut.
 
     Attributes:
-        item_ids: id of each item.
-        text: the text of an item, by its index.
+        item_ids: id of each item, or of whatever else was read.
+        text: its text, by its index.
         spans: the character span of each of its tokens.
         window: tokens in a window, at most.
         first_token: 1 where a begin-of-text token stands in front, which no window shows; else 0.
@@ -32,17 +32,17 @@ class Contexts:
     first_token: int
 
 
-def context_table(contexts: Contexts, shards: Iterable[Shard], selection: Selection) -> pa.Table:
-    """The chosen contexts as a CONTEXTS table, made from the stored shards one at a time."""
+def context_table(contexts: Contexts, shards: Iterable[Shard], selection: Selection, strongest: str = "top") -> pa.Table:
+    """The chosen contexts as a CONTEXTS table, made from the stored shards one at a time; ``strongest`` is the first group's name."""
     top, top_rank, quantile, quantile_rank = selection.finish()
     chosen = Peaks(*(np.concatenate([getattr(top, name), getattr(quantile, name)]) for name in ("concept", "item", "value", "token")))
     ranks = np.concatenate([top_rank, quantile_rank])
-    groups = np.repeat(np.array(["top", "quantile"]), [len(top), len(quantile)])
+    groups = np.repeat(np.array([strongest, "quantile"]), [len(top), len(quantile)])
     tables = [CONTEXTS.schema.empty_table()]
     for shard in shards:
         here = np.flatnonzero(np.isin(chosen.item, shard.texts))
         tables.append(_shard_contexts(contexts, shard, chosen[here], ranks[here], groups[here]))
-    return pa.concat_tables(tables).sort_by([(name, "ascending") for name in CONTEXTS.sort_by])
+    return CONTEXTS.sorted(pa.concat_tables(tables))
 
 
 def _shard_contexts(contexts: Contexts, shard: Shard, chosen: Peaks, ranks: np.ndarray, groups: np.ndarray) -> pa.Table:

@@ -6,21 +6,16 @@ control dictionaries applied to the same activations. No later stage loads the o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from gapscope.artifacts import CONTEXTS, ROWS
 from gapscope.canary import Canary, require_canary, run_canary
-from gapscope.competency.background import (
-    Counts,
-    control_sample,
-    read_reference,
-    read_template,
-    reference_windows,
-    write_counts,
-)
+from gapscope.competency.background import Counts, Reference, control_sample, read_template, write_counts
 from gapscope.competency.context_table import Contexts, context_table
 from gapscope.competency.contexts import Selection, peaks_of
 from gapscope.competency.random_dictionary import RandomDictionary
@@ -101,7 +96,7 @@ def extract_activations(
     lm: LM,
     sae: LoadedSAE,
     items: list[Item],
-    documents: list[str] | None,
+    documents: Mapping[str, str] | None,
     params: ExtractActivationsParams,
     output: Path,
     work: WorkDirectory,
@@ -113,7 +108,7 @@ def extract_activations(
     """Write saliency, firing, rows, contexts, reference, template, controls and meta.json into ``output``, a directory.
 
     Args:
-        documents: the corpus, in the order of :func:`gapscope.documents.read_documents`; None for no reference.
+        documents: the corpus as of :func:`gapscope.documents.read_documents`; None for no reference.
         name: what meta.json calls the observer.
         layer: the layer that the SAE must be of, if that is known.
         work: where shards are kept between runs.
@@ -130,19 +125,20 @@ def extract_activations(
     require_canary(lm, sae, canary, params.max_fvu)
     policy = make_policy(lm, sae, canary, params)
     plain = Reader(lm, sae, policy)
-    windows = reference_windows(lm, documents, policy, params.reference_tokens)
-    reference = read_reference(plain, windows, params.batch_tokens, work)
-    sample = control_sample(plain, windows) if params.random_control else None
+    reference = None if documents is None else Reference.of(plain, documents, params, work)
+    counts, examples = (None, CONTEXTS.schema.empty_table()) if reference is None else reference.read(params)
+    sample = control_sample(plain, reference) if params.random_control else None
     controls: dict[str, Dictionary] = {} if sample is None else {"random": RandomDictionary.like(sae, sample, seed)}
     run = Run(Reader(lm, sae, policy, controls), items, params, work)
     assembly, quality, selection = read_items_of(run)
     write_matrices(output, assembly, items)
     lengths = (assembly.n_tokens + assembly.n_masked).tolist()
-    CONTEXTS.write(output / "contexts.parquet", context_table(run.contexts(), run.shards(lengths), selection))
-    for part, counts in (("reference", reference), ("template", read_template(plain, empty_template(items, params.text)))):
-        if counts is not None:
-            write_counts(output / f"{part}.parquet", counts)
-    metrics = headline(assembly, quality, canary, reference)
+    contexts = pa.concat_tables([context_table(run.contexts(), run.shards(lengths), selection), examples])
+    CONTEXTS.write(output / "contexts.parquet", CONTEXTS.sorted(contexts))
+    for part, found in (("reference", counts), ("template", read_template(plain, empty_template(items, params.text)))):
+        if found is not None:
+            write_counts(output / f"{part}.parquet", found)
+    metrics = headline(assembly, quality, canary, counts)
     write_json(
         output / "meta.json", describe(run, canary, name) | {"totals": metrics, "control_tokens": 0 if sample is None else len(sample)}
     )

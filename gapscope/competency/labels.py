@@ -22,8 +22,8 @@ from gapscope.competency.words import find_words, weigh_words
 from gapscope.errors import InputError
 from gapscope.files import stable_hash
 
-KEYWORDS, NO_LABEL = "keywords", "none"
-"""Values of ``label_source``."""
+KEYWORDS, REFERENCE, NO_LABEL = "keywords", "reference", "none"
+"""Values of ``label_source``: keywords of contexts in the items, of contexts in the reference corpus, or none."""
 
 NO_CONTEXTS = "(no contexts)"
 """The label of a concept that has none."""
@@ -44,7 +44,7 @@ FOLDS = 3
 """Parts of a concept's items, each kept in turn out of a label that is scored on it."""
 
 MIN_ITEMS, MIN_NEGATIVES = 3, 10
-"""With fewer there is no score."""
+"""With fewer there is no score, and with fewer items the label is taken from the reference corpus where it can be."""
 
 WEAKEST = 1 / 3
 """A keyword weighs at least this share of the first one."""
@@ -56,7 +56,7 @@ class Label:
 
     Attributes:
         text: the keywords, strongest first; "(no contexts)" where there is nothing to take them from.
-        source: keywords, or none.
+        source: keywords, reference, or none.
         score: area under the ROC curve of the label's words detecting held-out contexts; None where not computable.
         words: every word that stands out in the concept's contexts with its weight, for comparing concepts.
     """
@@ -69,7 +69,7 @@ class Label:
 
 @dataclass(frozen=True)
 class Window:
-    """One context: the item it is from, and its words with the concept's activation on them."""
+    """One context: the item or document it is from, and its words with the concept's activation on them."""
 
     item_id: str
     words: dict[str, float]
@@ -122,6 +122,10 @@ def keyword_labels(
     never fires. It is the area under the ROC curve of the summed weights of the keywords that a window holds; 0.5 is
     guessing. A concept with too few items for that has none.
 
+    A concept with contexts in fewer than :data:`MIN_ITEMS` items is labelled from those in the reference corpus, where there
+    are more of them, by the same rule over the windows there. In which other documents it is silent is not known, so that
+    such a label has no score.
+
     Args:
         contexts: the contexts table, all concepts.
         concepts: concepts to label.
@@ -129,10 +133,19 @@ def keyword_labels(
         item_ids: the items of its rows.
         n_keywords: most words in a label.
     """
-    background = learn_background(contexts)
+    in_reference = pc.equal(contexts["group"], REFERENCE)
+    items, documents = contexts.filter(pc.invert(in_reference)), contexts.filter(in_reference)
+    background, elsewhere = learn_background(items), learn_background(documents)
     silent = _silence(firing, concepts, item_ids, {item for item, _words in background.others})
-    windows = _windows_of(contexts, concepts)
-    return {concept: _label(windows[concept], background, silent[concept], n_keywords) for concept in concepts}
+    windows, examples = _windows_of(items, concepts), _windows_of(documents, concepts)
+    labels: dict[int, Label] = {}
+    for concept in concepts:
+        if _n_items(windows[concept]) < min(MIN_ITEMS, _n_items(examples[concept])):
+            words = _stand_out(examples[concept], elsewhere)
+            labels[concept] = Label(", ".join(_strongest(words, n_keywords)), REFERENCE, None, words)
+        else:
+            labels[concept] = _label(windows[concept], background, silent[concept], n_keywords)
+    return labels
 
 
 def learn_background(contexts: pa.Table) -> Background:
@@ -168,6 +181,10 @@ def _windows_of(contexts: pa.Table, concepts: Sequence[int]) -> dict[int, list[W
     for row in wanted.select(["concept", "item_id", "tokens", "activations"]).to_pylist():
         windows[row["concept"]].append(Window(row["item_id"], weigh_words(row["tokens"], row["activations"])))
     return windows
+
+
+def _n_items(windows: list[Window]) -> int:
+    return len({window.item_id for window in windows})
 
 
 def _silence(firing: sp.csr_matrix, concepts: Sequence[int], item_ids: Sequence[str], items: set[str]) -> dict[int, set[str]]:

@@ -132,6 +132,28 @@ def test_a_word_of_one_item_is_no_keyword_where_others_recur(tmp_path):
     assert set(labels[1].text.split(", ")) <= {"word0", "word1", "word2", "word3"}
 
 
+def test_a_concept_without_items_is_labelled_from_the_reference(tmp_path):
+    # Concept 4 fires in no item, concept 3 in two of them, concept 0 in enough; all three fire in three documents.
+    items = [(0, f"i0_{k:02d}", ["river"], [1.0], "top") for k in range(9)] + [(3, f"i3_{k:02d}", ["rare"], [1.0], "top") for k in range(2)]
+    found = {0: "bank", 3: "comet", 4: "quark"}
+    corpus = [(c, f"corpus:{k}", ["the", f" {word}"], [0.0, 2.0], "reference") for c, word in found.items() for k in range(3)]
+    write_contexts(tmp_path, items + corpus)
+    labels = keyword_labels(read_contexts(tmp_path / "contexts.parquet"), [0, 3, 4], FIRING, ITEMS, 3)
+    assert [(labels[c].text, labels[c].source) for c in (0, 3, 4)] == [
+        ("river", "keywords"),
+        ("comet", "reference"),
+        ("quark", "reference"),
+    ]
+    assert labels[0].score is None, "too few windows of other concepts' items"
+    assert labels[4].score is None, "it is not known in which documents it is silent"
+    # Weighed against the windows of the corpus: 1 of 1.1 + 0.1 of its words, in 3 of 9 windows.
+    assert labels[4].words["quark"] == pytest.approx(1 / 1.1 * math.log(1 + 9 / 3))
+    write_contexts(tmp_path, items)
+    before = keyword_labels(read_contexts(tmp_path / "contexts.parquet"), [0, 3], FIRING, ITEMS, 3)
+    assert before[0] == labels[0], "the corpus does not change a label from the items"
+    assert (before[3].text, before[3].source) == ("rare", "keywords")
+
+
 def test_background_counts_windows_not_occurrences(tmp_path):
     write_contexts(tmp_path, [(0, "a", ["x", " x"], [1.0, 1.0], "top"), (1, "b", ["x", " y"], [1.0, 1.0], "top")])
     background = learn_background(read_contexts(tmp_path / "contexts.parquet"))

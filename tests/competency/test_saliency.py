@@ -57,7 +57,14 @@ TEXTS = [
 ]
 ITEMS = [Item(f"q{number}", "one" if number % 2 else "two", f"q{number}", text, ("yes", "no"), 0) for number, text in enumerate(TEXTS)]
 PARAMS = ExtractActivationsParams(
-    max_tokens=64, batch_tokens=128, reference_tokens=400, max_fvu=100.0, top_contexts=2, quantile_contexts=2, context_window=9
+    max_tokens=64,
+    batch_tokens=128,
+    reference_tokens=400,
+    max_fvu=100.0,
+    top_contexts=2,
+    quantile_contexts=2,
+    reference_contexts=2,
+    context_window=9,
 )
 DOCUMENTS = [
     f"The {a} saw the {b} near the river, number {i}." for i in range(4) for a in ("dog", "cat", "owl") for b in ("saw", "wall", "tree")
@@ -88,9 +95,9 @@ class Done:
         columns: dict[str, list[Any]] = ROWS.read(self.path / "rows.parquet").to_pydict()
         return columns
 
-    def contexts(self) -> list[dict[str, Any]]:
+    def contexts(self, *, reference: bool = False) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = CONTEXTS.read(self.path / "contexts.parquet").to_pylist()
-        return rows
+        return [row for row in rows if (row["group"] == "reference") == reference]
 
 
 def extract(lm: LM, sae: LoadedSAE, path: Path, items: list[Item] = ITEMS, documents: list[str] | None = DOCUMENTS, **changes: Any) -> Done:
@@ -98,7 +105,8 @@ def extract(lm: LM, sae: LoadedSAE, path: Path, items: list[Item] = ITEMS, docum
     output.mkdir(parents=True)
     params = PARAMS.model_copy(update=changes)
     work = WorkDirectory(path / "work", "x", "k")
-    return Done(output, extract_activations(lm, sae, items, documents, params, output, work, name="tiny", seed=1))
+    named = None if documents is None else {text: f"d{number}" for number, text in enumerate(documents)}
+    return Done(output, extract_activations(lm, sae, items, named, params, output, work, name="tiny", seed=1))
 
 
 @pytest.fixture(scope="module")
@@ -222,6 +230,33 @@ def test_top_contexts_are_the_strongest(lm: LM, sae: LoadedSAE, done: Done) -> N
         assert not {row["item_id"] for row in rest} & {row["item_id"] for row in top}
         values = [max(row["activations"]) for row in sorted(rest, key=lambda row: row["rank"])]
         assert values == sorted(values)
+
+
+@pytest.mark.parametrize("prepend_bos", [True, False])
+def test_reference_contexts_are_the_strongest_of_the_corpus(lm: LM, tmp_path: Path, prepend_bos: bool) -> None:
+    sae = load_sae(save_tiny_sae(tmp_path / "sae", prepend_bos=prepend_bos))
+    documents = [
+        *DOCUMENTS,
+        *(f"The old {word} and the loaf of bread, 日本語. " * 9 for word in ("horse", "cat", "owl", "dog", "bread", "tree")),
+    ]
+    rows = extract(lm, sae, tmp_path, documents=documents, reference_tokens=10**6).contexts(reference=True)
+    peaks: list[np.ndarray] = []
+    long = 0
+    for text in (text for text in documents if part_of(text) == "reference"):
+        ids = lm.tokenizer(text, add_special_tokens=False)["input_ids"]
+        long += len(ids) > 64
+        for start in range(0, len(ids), 64 - prepend_bos):
+            piece = [1] * prepend_bos + ids[start : start + 64 - prepend_bos]
+            if len(piece) >= 8 + prepend_bos:
+                peaks.append(sae.encode(read_residual(lm, *pad_batch([piece], 2, lm.device), 1)[0]).numpy()[1:].max(0))
+    assert long, "one document is longer than a window"
+    for concept in range(48):
+        mine = sorted((row for row in rows if row["concept"] == concept), key=lambda row: row["rank"])
+        expected = sorted((peak[concept] for peak in peaks if peak[concept] > 0), reverse=True)[:2]
+        assert [max(row["activations"]) for row in mine] == pytest.approx(expected, rel=2e-4)
+        for row in mine:
+            text = documents[int(row["item_id"].removeprefix("corpus:d"))]
+            assert "".join(row["tokens"]) == text[row["start"] : row["end"]] != ""
 
 
 def test_pieces_by_hand() -> None:
