@@ -328,3 +328,50 @@ COMPARISONS = Table(
         Column("p_holm", FLOAT, "p after Holm over all pairs of subjects, originals and variants each by themselves", nullable=True),
     ),
 )
+
+EXPORT = Table(
+    "export",
+    1,
+    ("id",),
+    (
+        Column("id", STRING, "id of the original or variant"),
+        Column("family", STRING, "the family that joins an original and its variants"),
+        Column("benchmark", STRING, "slug of the original's benchmark"),
+        Column("type", STRING, "original, or the variant's type"),
+        Column("bloom", STRING, "level of Bloom's taxonomy that gapscope gives the type; null of an original", nullable=True),
+        Column("text", STRING, "the question"),
+        Column("choices", STRINGS, "the choices in the order in which they were asked"),
+        Column("answer", INT, "index of the gold choice, from 0"),
+        Column("p_valid", FLOAT, "the verifier's probability that the variant is valid; null of an original", nullable=True),
+    ),
+)
+
+CHANGES = Table(
+    "changes",
+    1,
+    ("subject", "other", "benchmark", "concept"),
+    (
+        Column("subject", STRING, "slug of the first subject"),
+        Column("other", STRING, "slug of the second, from whose scores the first's are taken"),
+        Column("benchmark", STRING, "slug, or __suite__ for the mean over the benchmarks where chi_model is defined"),
+        Column("concept", INT, "index of the SAE latent"),
+        Column("first", FLOAT, "chi_model of the first subject on the items that both have a score of", nullable=True),
+        Column("second", FLOAT, "chi_model of the second on them", nullable=True),
+        Column("difference", FLOAT, "second minus first", nullable=True),
+        Column("low", FLOAT, "lower end of the interval of difference", nullable=True),
+        Column("high", FLOAT, "upper end of the interval of difference", nullable=True),
+        Column("p", FLOAT, "two-sided p of difference, the subjects changing places family by family", nullable=True),
+        Column("q", FLOAT, "Benjamini-Hochberg q of p over the supported concepts", nullable=True),
+        Column("n", INT, "items that both have a score of and on which the concept fires"),
+        Column("n_eff", FLOAT, "(sum a)^2 / sum a^2 over them: how many equally weighted items they are worth"),
+        Column("n_gained", INT, "of these, items that the second scores higher"),
+        Column("n_lost", INT, "of these, items that the second scores lower"),
+        Column("relative", FLOAT, "saliency-weighted difference minus its mean on items of the same stratum", nullable=True),
+        Column("relative_low", FLOAT, "lower end of the interval of relative", nullable=True),
+        Column("relative_high", FLOAT, "upper end of the interval of relative", nullable=True),
+        Column("relative_p", FLOAT, "two-sided p of relative, differences permuted within strata over families", nullable=True),
+        Column("relative_q", FLOAT, "Benjamini-Hochberg q of relative_p over the supported concepts", nullable=True),
+        Column("finding", STRING, "id of the group of concepts that are one finding", nullable=True),
+        Column("status", STRING, "ahead, behind or typical of comparable items, by relative_q; unsupported or undefined"),
+    ),
+)

@@ -17,7 +17,9 @@ from gapscope.params import Model, Params, ScoreParams
 from gapscope.params_robustness import EvaluateParams
 from gapscope.scores import ItemScore
 from gapscope.scoring import score_model
+from gapscope.variants.cards import Provenance
 from gapscope.variants.comparison import compare
+from gapscope.variants.export import write_export
 from gapscope.variants.presentation import presented
 from gapscope.variants.quality import choices_only, quality_row
 from gapscope.variants.ranking import agreement
@@ -26,6 +28,14 @@ from gapscope.variants.types import TYPES
 from gapscope.work import WorkDirectory
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Made:
+    """How a set came about: the filter stage's report, and the verifier's scores on held-out families."""
+
+    report: Mapping[str, Any]
+    heldout: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -66,8 +76,8 @@ def read_families(variants_file: Path, items_file: Path, seed: int) -> Families:
     return Families(arranged, [presented(variant, seed) for variant in sorted(variants, key=lambda item: item.id)])
 
 
-def write_evaluation(families: Families, raw: Path, output: Path, params: Params, work_root: Path) -> dict[str, Any]:
-    """Write the tables and ``quality.json`` of an evaluation; returns the headline metrics.
+def write_evaluation(families: Families, raw: Path, output: Path, params: Params, made: Made, work_root: Path) -> dict[str, Any]:
+    """Write the tables, ``quality.json`` and ``export/`` of an evaluation; returns the headline metrics.
 
     ``presented.jsonl`` holds the items as they were asked, ``answers.parquet`` who answered what, ``robustness.parquet``
     the measures by subject and subset, ``comparisons.parquet`` the tests between subjects, ``quality.json`` the baselines
@@ -78,7 +88,8 @@ def write_evaluation(families: Families, raw: Path, output: Path, params: Params
         raw: directory of the fetched sources.
         output: directory to write.
         params: of the whole run: ``models`` (a subject of imported results cannot answer new questions), ``score``,
-            ``evaluate``, ``threads`` and ``seed``.
+            ``evaluate``, ``threads`` and ``seed``; a benchmark's licence goes to the card.
+        made: how the set came about, for the card.
         work_root: where finished batches are kept for a restart.
     """
     local = {slug: model for slug, model in sorted(params.models.items()) if model.results is None}
@@ -94,9 +105,18 @@ def write_evaluation(families: Families, raw: Path, output: Path, params: Params
         ANSWERS.write(place / "answers.parquet", _answers(families, asked))
         COMPARISONS.write(place / "comparisons.parquet", compare(found))
         write_json(place / "quality.json", quality)
+        sources = sorted({item.benchmark for item in families.originals.values()})
+        licences = {slug: _licence(params, slug) for slug in sources if slug in params.benchmarks}
+        card = Provenance(licences, made.report, made.heldout, _baselines(quality))
+        write_export(place / "export", families.originals, families.variants, params.score, card)
     for work in works:
         work.clear()
     return headline(families, rows, quality)
+
+
+def _licence(params: Params, slug: str) -> str:
+    benchmark = params.benchmarks[slug]
+    return benchmark.licence or params.sources[benchmark.source].licence
 
 
 NOT_ASKED = "its results were imported, so it cannot answer new questions"
@@ -176,9 +196,14 @@ def headline(families: Families, rows: Sequence[Mapping[str, Any]], quality: Map
         for row in rows
         if row["subset"] == ALL
     }
-    whole = quality["subsets"][ALL]
-    baselines = dict(whole.get("shortcuts", {})) | {f"choices_only_{slug}": row for slug, row in whole.get("choices_only", {}).items()}
-    metrics["baselines"] = {name: row["accuracy"] for name, row in baselines.items() if row["n"]}
-    chance = [row["chance"] for row in whole.get("shortcuts", {}).values() if row["n"]]
-    metrics["baselines"] |= {"chance": chance[0]} if chance else {}
+    metrics["baselines"] = _baselines(quality)
     return metrics
+
+
+def _baselines(quality: Mapping[str, Any]) -> dict[str, float]:
+    """Accuracies of the baselines on all variants, and as ``chance`` that of a blind guess."""
+    whole = quality["subsets"][ALL]
+    rows = dict(whole.get("shortcuts", {})) | {f"choices_only_{slug}": row for slug, row in whole.get("choices_only", {}).items()}
+    found = {name: row["accuracy"] for name, row in rows.items() if row["n"]}
+    levels = [row["chance"] for row in whole.get("shortcuts", {}).values() if row["n"]]
+    return found | ({"chance": levels[0]} if levels else {})
