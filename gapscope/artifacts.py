@@ -6,8 +6,9 @@ The .npz matrices (items x concepts, rows in the order of items.jsonl) are scipy
 
 from __future__ import annotations
 
+import hashlib
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gapscope.errors import InputError
-from gapscope.files import require_file, round_significant, write_bytes
+from gapscope.files import dump_json, require_file, round_significant, write_bytes
 
 SUITE = "__suite__"
 """The name in a ``benchmark`` column of the row that sums up the whole suite."""
@@ -177,6 +178,12 @@ CONTEXTS = Table(
         ),
     ),
 )
+
+
+def rows_digest(item_ids: Sequence[str], benchmarks: Sequence[str]) -> str:
+    """A sha256 of the items behind the rows of the matrices, in their order: meta.json's ``rows_sha256``."""
+    return hashlib.sha256(dump_json([list(item_ids), list(benchmarks)]).encode()).hexdigest()
+
 
 SCORES = Table(
     "scores",
