@@ -13,10 +13,12 @@ from pydantic import Discriminator, Field, StringConstraints, Tag, ValidationErr
 
 from gapscope.errors import InputError
 from gapscope.files import read_text
+from gapscope.params_compare import CompareParams
 from gapscope.params_data import Benchmark, Corpus, HubSource, ItemsParams, LogResults, PackageSource, PathSource, Source
 from gapscope.params_observers import Observer, PathSae
 from gapscope.params_robustness import EvaluateParams, FilterParams, GenerateParams
 from gapscope.params_types import Count, Dtype, Positive, Share, Slug, Strict
+from gapscope.params_variants import GrpoParams, SeedsParams, SftParams, VariantsParams
 
 # Kept importable from here: whoever reads parameters need not know which file declares which.
 __all__ = ["Benchmark", "Corpus", "HubSource", "PackageSource", "Params", "PathSource", "Source", "StageParams", "load_params"]
@@ -185,7 +187,12 @@ class StageParams(Strict):
     score: ScoreParams = ScoreParams()
     coverage: CoverageParams = CoverageParams()
     performance: PerformanceParams = PerformanceParams()
+    compare: CompareParams = CompareParams()
     cluster: ClusterParams = ClusterParams()
+    variants: VariantsParams = VariantsParams()
+    seeds: SeedsParams = SeedsParams()
+    sft: SftParams = SftParams()
+    grpo: GrpoParams = GrpoParams()
     generate: GenerateParams = GenerateParams()
     filter: FilterParams = FilterParams()
     evaluate: EvaluateParams = EvaluateParams()
@@ -213,6 +220,12 @@ class Params(StageParams):
             used["evaluate.reference.source"] = self.evaluate.reference.source
         if self.corpus is not None:
             used["corpus.source"] = self.corpus.source
+        if self.variants.enabled:
+            used |= {"sft.source": self.sft.source, "sft.embedder": self.sft.embedder}
+        for first, second in self.compare.pairs:
+            for slug in (first, second):
+                if slug not in self.models:
+                    raise ValueError(f"compare.pairs names {slug!r}, which is not under models: (known: {', '.join(sorted(self.models))})")
         for key, source in used.items():
             if source not in self.sources:
                 raise ValueError(f"{key} is {source!r}, which is not under sources: (known: {', '.join(sorted(self.sources))})")
