@@ -33,7 +33,7 @@ class LikelihoodSource(Protocol):
 
 
 class LikenessSource(Protocol):
-    """How alike texts are in meaning (:class:`gapscope.variants.embedder.Embedder`)."""
+    """How alike texts are in meaning (:class:`gapscope.embedder.Embedder`)."""
 
     def cosine(self, text: str, other: str) -> float:
         """From -1 to 1."""

@@ -15,12 +15,12 @@ from typing import Any, Literal
 
 import numpy as np
 
+from gapscope.embedder import Embedder
 from gapscope.errors import InputError
 from gapscope.files import dump_json, read_json, sha256_tree, write_bytes
 from gapscope.items import Item
 from gapscope.lm import LM, load_lm
 from gapscope.variants.calibration import scaled
-from gapscope.variants.embedder import Embedder
 from gapscope.variants.evidence import evidence_matrix, texts
 from gapscope.variants.heads import Head, logit, sigmoid
 from gapscope.variants.likelihoods import Likelihoods

@@ -61,6 +61,12 @@ class Embedder:
         unit = torch.nn.functional.normalize(mean, dim=-1)
         return np.round(unit.cpu().numpy().astype(np.float64), DIGITS)
 
+    def vectors(self, texts: list[str]) -> np.ndarray:
+        """Unit vectors of texts (len(texts) x width), float64; zeros for a text without words."""
+        self.learn(texts)
+        nothing = np.zeros(int(self._model.config.hidden_size))
+        return np.stack([self._known.get(text, nothing) for text in texts])
+
     def cosine(self, text: str, other: str) -> float:
         """Cosine of the angle between two texts; 0 where either is empty."""
         if not text.strip() or not other.strip():
