@@ -16,6 +16,7 @@ STAGES = {
     "score": ("stages.score", "Per-item score of a subject, computed or imported."),
     "coverage": ("stages.coverage", "What the suite exercises, and what it does not."),
     "performance": ("stages.performance", "How a subject does on every concept."),
+    "compare-pairs": ("stages.compare_pairs", "Pairs of subjects compared on every concept."),
     "cluster": ("stages.cluster", "Group and label the concepts that stand out."),
     "report": ("stages.report", "Plots and figures of a run."),
 }

@@ -21,6 +21,7 @@ KERNEL = {
     "files",
     "artifacts",
     "params",
+    "params_compare",
     "params_data",
     "params_observers",
     "params_types",
