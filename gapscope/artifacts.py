@@ -217,7 +217,12 @@ COVERAGE = Table(
         Column("log_ratio_high", FLOAT, "upper end of its 95% interval", nullable=True),
         Column("published_status", STRING, "missing, under, typical or over by the paper's rule on chi_bench", nullable=True),
         Column("status", STRING, "dead, unexercised, under, typical or over against the reference corpus", nullable=True),
-        Column("structural", BOOL, "fires as much on the template with empty content", nullable=True),
+        Column(
+            "structural",
+            BOOL,
+            "fires as much on the template with empty content; null where the template is empty, as with text: text",
+            nullable=True,
+        ),
     ),
 )
 
@@ -244,8 +249,8 @@ PERFORMANCE = Table(
         Column("concept", INT, "index of the SAE latent"),
         Column("benchmark", STRING, "slug, or __suite__ for the mean over the benchmarks where chi_model is defined"),
         Column("chi_model", FLOAT, "saliency-weighted mean score", nullable=True),
-        Column("n", INT, "scored items on which the concept fires"),
-        Column("n_eff", FLOAT, "(sum a)^2 / sum a^2 over them: how many equally weighted items they are worth"),
+        Column("n", INT, "scored items on which the concept fires; of the suite in all benchmarks"),
+        Column("n_eff", FLOAT, "how many equally weighted items they are worth: (sum a)^2 / sum a^2, of the suite the benchmarks' summed"),
         Column("ci_low", FLOAT, "lower end of the 95% interval of chi_model", nullable=True),
         Column("ci_high", FLOAT, "upper end of the 95% interval of chi_model", nullable=True),
         Column("adjusted", FLOAT, "chance-corrected score minus the mean of its stratum, saliency-weighted", nullable=True),
@@ -370,7 +375,7 @@ CHANGES = Table(
         Column("p", FLOAT, "two-sided p of difference, the subjects changing places family by family", nullable=True),
         Column("q", FLOAT, "Benjamini-Hochberg q of p over the supported concepts", nullable=True),
         Column("n", INT, "items that both have a score of and on which the concept fires"),
-        Column("n_eff", FLOAT, "(sum a)^2 / sum a^2 over them: how many equally weighted items they are worth"),
+        Column("n_eff", FLOAT, "how many equally weighted items they are worth: (sum a)^2 / sum a^2, of the suite the benchmarks' summed"),
         Column("n_gained", INT, "of these, items that the second scores higher"),
         Column("n_lost", INT, "of these, items that the second scores lower"),
         Column("relative", FLOAT, "saliency-weighted difference minus its mean on items of the same stratum", nullable=True),

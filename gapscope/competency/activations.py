@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
-from gapscope.artifacts import FIRING, ROWS, SUITE
+from gapscope.artifacts import FIRING, ROWS, SUITE, rows_digest
 from gapscope.errors import InputError
-from gapscope.files import read_csr
+from gapscope.files import read_csr, read_json
 
 IntArray = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 FloatArray = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
@@ -68,7 +68,8 @@ def read_rows(directory: Path) -> Rows:
     """Read rows.parquet.
 
     Raises:
-        InputError: it is absent or damaged, holds no item, an id twice, a negative count, or a benchmark called __suite__.
+        InputError: it is absent or damaged, holds no item, an id twice, a negative count, or a benchmark called __suite__; or
+            its rows are not those, in that order, that meta.json says the matrices have.
     """
     path = directory / "rows.parquet"
     table = ROWS.read(path)
@@ -81,6 +82,7 @@ def read_rows(directory: Path) -> Rows:
         raise InputError(f"item {twice!r} occurs twice", file=path, field="item_id", fix="run extract-activations again")
     if SUITE in slugs:
         raise InputError(f"{SUITE} is the name of the whole suite", file=path, field="benchmark", fix="rename the benchmark")
+    _check_order(directory, item_ids, slugs)
     counts = {}
     for name in ("n_tokens", "n_masked", "n_truncated"):
         counts[name] = table[name].to_numpy().astype(np.int64)
@@ -88,6 +90,17 @@ def read_rows(directory: Path) -> Rows:
             raise InputError("is negative", file=path, line=int(np.argmax(counts[name] < 0)) + 1, field=name)
     benchmarks, codes = np.unique(np.array(slugs, dtype=object), return_inverse=True)
     return Rows(item_ids, list(benchmarks), codes.astype(np.int64), counts["n_tokens"], counts["n_masked"], counts["n_truncated"])
+
+
+def _check_order(directory: Path, item_ids: list[str], slugs: list[str]) -> None:
+    """The matrices hold no ids: only meta.json ties their rows to the table's. A directory made by hand may be without it."""
+    path = directory / "meta.json"
+    meta = read_json(path) if path.exists() else {}
+    if not isinstance(meta, dict):
+        raise InputError("must be an object", file=path, fix="run extract-activations again")
+    if meta.get("rows_sha256", rows_digest(item_ids, slugs)) != rows_digest(item_ids, slugs):
+        message = "its items or their order are not those of the matrices (meta.json, rows_sha256)"
+        raise InputError(message, file=directory / "rows.parquet", field="item_id", fix="run extract-activations again")
 
 
 def read_matrix(directory: Path, name: str, rows: Rows, width: int | None = None) -> sp.csr_matrix:

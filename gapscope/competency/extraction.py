@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from gapscope.artifacts import CONTEXTS, ROWS
+from gapscope.artifacts import CONTEXTS, ROWS, rows_digest
 from gapscope.canary import Canary, require_canary, run_canary
 from gapscope.competency.background import Counts, Reference, control_sample, read_template, write_counts
 from gapscope.competency.context_table import Contexts, context_table
@@ -139,9 +139,8 @@ def extract_activations(
         if found is not None:
             write_counts(output / f"{part}.parquet", found)
     metrics = headline(assembly, quality, canary, counts)
-    write_json(
-        output / "meta.json", describe(run, canary, name) | {"totals": metrics, "control_tokens": 0 if sample is None else len(sample)}
-    )
+    more = {"totals": metrics, "control_tokens": 0 if sample is None else len(sample)}
+    write_json(output / "meta.json", describe(run, canary, name) | more)
     return metrics
 
 
@@ -201,6 +200,7 @@ def describe(run: Run, canary: Canary, name: str) -> dict[str, Any]:
     return {
         "observer": {"name": name, "n_layers": run.reader.lm.n_layers, "width": run.reader.lm.width, "dtype": str(run.reader.lm.dtype)[6:]},
         "d_sae": sae.d_sae,
+        "rows_sha256": rows_digest([item.id for item in run.items], [item.benchmark for item in run.items]),
         "sae": {name: getattr(sae, name) for name in SAE_FIELDS},
         "policy": {
             "text": run.params.text,

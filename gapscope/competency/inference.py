@@ -130,7 +130,7 @@ def calibrate(
     suite = join_families(units, pooling_factors(units, n_benchmarks))
     contrasts.append(contrast(suite, confidence))
     tested_everywhere = np.ones(saliency.shape[1], dtype=bool) if excluded is None else ~excluded.astype(bool)
-    rows = [_decide(one, tested_everywhere & (one.support >= min_n_eff), alpha, same) for one in contrasts]
+    rows = [decide(one, tested_everywhere & (one.support >= min_n_eff), alpha, same) for one in contrasts]
     q, shrunk, finding, status = (np.stack(part) for part in zip(*rows, strict=True))
     columns = {name: np.stack([getattr(one, name) for one in contrasts]) for name in ("adjusted", "low", "high", "p", "support")}
     return Calibrated(**columns, q=q, shrunk=shrunk, finding=finding, status=status, n_alone=units.n_alone, contrasts=tuple(contrasts))
@@ -192,8 +192,8 @@ def _adjusted_interval(
     return low * room + floor - expected, high * room + floor - expected
 
 
-def _decide(one: Contrast, tested: np.ndarray, alpha: float, same: float) -> tuple[FloatArray, FloatArray, IntArray, IntArray]:
-    """The q, shrunk effect, finding and status of each concept (C)."""
+def decide(one: Contrast, tested: np.ndarray, alpha: float, same: float) -> tuple[FloatArray, FloatArray, IntArray, IntArray]:
+    """The q, shrunk effect, finding and status of each concept (C), those tested given (C, bool)."""
     q = np.full(len(one.p), np.nan)
     q[tested] = benjamini_hochberg(one.p[tested])
     shrunk = one.adjusted * shrinkage(one.adjusted, one.error, tested)
@@ -222,8 +222,10 @@ def shrinkage(adjusted: FloatArray, error: FloatArray, tested: np.ndarray) -> Fl
 
     t^2 solves sum effect^2 / (t^2 + error^2) = number of tested concepts, and is 0 where already t^2 = 0 gives less.
     """
-    used = tested & (np.nan_to_num(error) > 0)
-    effect, variance = adjusted[used] ** 2, error[used] ** 2
+    # A square may be 0 where the error is not.
+    squared = error**2
+    used = tested & (np.nan_to_num(squared) > 0)
+    effect, variance = adjusted[used] ** 2, squared[used]
     low, high = 0.0, float(effect.max()) if used.any() else 0.0
     for _ in range(60):
         middle = (low + high) / 2
@@ -232,7 +234,7 @@ def shrinkage(adjusted: FloatArray, error: FloatArray, tested: np.ndarray) -> Fl
         else:
             high = middle
     # An effect without error is the average itself, 0, and stays.
-    return np.divide(high, high + error**2, out=np.where(np.isnan(error), np.nan, 1.0), where=error > 0)
+    return np.divide(high, high + squared, out=np.where(np.isnan(error), np.nan, 1.0), where=squared > 0)
 
 
 def null_discoveries(one: Contrast, tested: np.ndarray, alpha: float, n_draws: int, seed: int) -> IntArray:

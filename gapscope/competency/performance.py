@@ -133,7 +133,7 @@ def read_scores(path: Path, rows: Rows) -> SubjectScores:
     An item without a row, or whose row says that it is not scored, is unscored. Rows of other items are counted.
 
     Raises:
-        InputError: damaged, an id twice, a score outside 0 to 1, or no score of any item of the suite.
+        InputError: damaged, an id twice, a score outside 0 to 1, a chance of 1, or no score of any item of the suite.
     """
     table = SCORES.read(path, ["item_id", "score", "chance", "scored"])
     ids: list[str] = table["item_id"].to_pylist()
@@ -142,11 +142,13 @@ def read_scores(path: Path, rows: Rows) -> SubjectScores:
         line = next(line for line, item_id in enumerate(ids) if line_of[item_id] != line)
         raise InputError(f"item {ids[line]!r} occurs twice", file=path, line=line + 1, field="item_id")
     values, chances, scored = (_numbers(table[name]) for name in ("score", "chance", "scored"))
+    # A blind guess that is always right leaves no room to be better than it.
+    allowed = {"score": (values <= 1, "must be 0 to 1"), "chance": (chances < 1, "must be at least 0 and below 1")}
     for name, column in (("score", values), ("chance", chances)):
-        bad = (scored == 1) & ~((column >= 0) & (column <= 1))
+        bad = (scored == 1) & ~((column >= 0) & allowed[name][0])
         if bad.any():
             line = int(np.argmax(bad))
-            raise InputError(f"item {ids[line]!r} has {column[line]:g}, must be 0 to 1", file=path, line=line + 1, field=name)
+            raise InputError(f"item {ids[line]!r} has {column[line]:g}, {allowed[name][1]}", file=path, line=line + 1, field=name)
     found = np.array([line_of.get(item_id, -1) for item_id in rows.item_ids])
     if (found < 0).all():
         message = f"none of its {len(ids)} ids is an item of the activations (here {ids[:1]}, there {rows.item_ids[:1]})"

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
-from gapscope.artifacts import CONTEXTS, FIRING, ROWS, SCORES
+from gapscope.artifacts import CONTEXTS, FIRING, ROWS, SCORES, rows_digest
 from gapscope.files import write_csr, write_json
 
 
@@ -25,10 +25,11 @@ def write_activations(
 ) -> Path:
     """Write rows, matrices and counts; without ``firing``, every saliency above 0 is one firing token."""
     n_items, n_concepts = saliency.shape
+    item_ids = ids or [f"i{k:04d}" for k in range(n_items)]
     ROWS.write(
         directory / "rows.parquet",
         {
-            "item_id": ids or [f"i{k:04d}" for k in range(n_items)],
+            "item_id": item_ids,
             "benchmark": benchmarks,
             "n_tokens": tokens or [10] * n_items,
             "n_masked": [1] * n_items,
@@ -44,7 +45,7 @@ def write_activations(
             shared = {"n_texts": [max(counts[1])] * n_concepts, "n_tokens": [counts[0]] * n_concepts}
             data = {"concept": np.arange(n_concepts), **shared, "n_firing": counts[1], "n_firing_squared": counts[1]}
             FIRING.write(directory / f"{name}.parquet", data)
-    write_json(directory / "meta.json", {"d_sae": n_concepts})
+    write_json(directory / "meta.json", {"d_sae": n_concepts, "rows_sha256": rows_digest(item_ids, benchmarks)})
     return directory
 
 

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from click.testing import CliRunner
 from made_activations import random_saliency, write_activations
 
-from gapscope.artifacts import COVERAGE, OVERLAP, SUITE
+from gapscope.artifacts import COVERAGE, OVERLAP, ROWS, SUITE
 from gapscope.competency.activations import read_matrix, read_rows
 from gapscope.competency.coverage import published_status, write_coverage
 from gapscope.errors import InputError
@@ -204,6 +204,20 @@ def test_impossible_contents_are_refused(tmp_path, change, words):
     directory = write_activations(tmp_path, SALIENCY, options.pop("benchmarks"), **options)
     with pytest.raises(InputError, match=words):
         write_coverage(directory, tmp_path / "c", CoverageParams())
+
+
+def test_rows_in_another_order_than_the_matrices_are_refused(tmp_path):
+    directory = write_activations(tmp_path / "a", SALIENCY, BENCHMARKS)
+    table = ROWS.read(directory / "rows.parquet")
+    for order in ([1, 0, 2], [0, 2, 1]):
+        ROWS.write(directory / "rows.parquet", table.take(order))
+        with pytest.raises(InputError, match=r"rows\.parquet: item_id: its items or their order are not those of the matrices"):
+            read_rows(directory)
+    ROWS.write(directory / "rows.parquet", table.set_column(1, ROWS.schema.field("benchmark"), [["a", "b", "b"]]))
+    with pytest.raises(InputError, match="not those of the matrices"):
+        read_rows(directory)
+    (directory / "meta.json").unlink()
+    assert read_rows(directory).item_ids == ["i0000", "i0001", "i0002"], "a directory made by hand"
 
 
 def test_counts_must_name_every_concept(tmp_path):

@@ -319,3 +319,13 @@ def test_a_benchmark_without_scores_is_undefined_and_leaves_the_suite_alone():
     assert (found.status[0] == UNDEFINED).all()
     assert np.isnan(found.adjusted[0]).all()
     assert found.adjusted[1] == pytest.approx(found.adjusted[2], nan_ok=True)
+
+
+def test_errors_whose_squares_are_zero_shrink_nothing_and_warn_of_nothing():
+    adjusted, error = np.array([0.0, 0.0, 0.3, np.nan]), np.array([1e-200, 0.0, 0.1, np.nan])
+    with np.errstate(all="raise", under="ignore"):
+        for tested in (np.array([True, True, False, False]), np.array([True, True, True, False])):
+            kept = shrinkage(adjusted, error, tested)
+            assert list(kept[:2]) == [1.0, 1.0]
+            assert np.isnan(kept[3])
+    assert kept[2] == pytest.approx(1 - 0.1**2 / 0.3**2)

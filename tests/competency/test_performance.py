@@ -201,6 +201,10 @@ def test_one_subject_to_a_file_and_several_to_a_directory(tmp_path, caplog):
         (lambda path: write_scores(path, {"x": 1.0, "y": 0.0}), "none of its 2 ids is an item of the activations (here ['x'], there"),
         (lambda path: write_scores(path, {"i0000": 1.5}), "scores.parquet:1: score: item 'i0000' has 1.5, must be 0 to 1"),
         (lambda path: write_scores(path, {"i0001": 1.0}, chance=-0.5), "chance: item 'i0001' has -0.5"),
+        (
+            lambda path: write_scores(path, {"i0001": 1.0}, chance=1.0),
+            "scores.parquet:1: chance: item 'i0001' has 1, must be at least 0 and below",
+        ),
         (lambda path: write_scores(path, {"i0000": None}), "no item of the activations is scored"),
         (lambda path: (path / "scores.parquet").write_bytes(b"PAR1"), "not a readable Parquet file"),
         (lambda path: (path / "scores.parquet").unlink(), "holds no scores.parquet and no directory with one"),

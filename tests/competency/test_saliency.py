@@ -27,9 +27,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_sae import random_jumprelu, save_tiny_sae
 
-from gapscope.artifacts import CONTEXTS, FIRING, ROWS
+from gapscope.artifacts import CONTEXTS, FIRING, ROWS, rows_digest
 from gapscope.batches import plan_batches, plan_shards
 from gapscope.competency import saliency
+from gapscope.competency.activations import read_rows
 from gapscope.competency.contexts import Peaks, Selection, join, peaks_of, pieces
 from gapscope.competency.extraction import extract_activations, make_policy, write_activations
 from gapscope.competency.random_dictionary import RandomDictionary
@@ -193,6 +194,8 @@ def test_policy_follows_the_sae(lm: LM, sae: LoadedSAE, done: Done) -> None:
     meta = read_json(done.path / "meta.json")
     assert (meta["policy"]["max_tokens"], meta["policy"]["prepend_bos"]) == (64, True)
     assert meta["d_sae"] == 48
+    assert read_rows(done.path).item_ids == [item.id for item in ITEMS]
+    assert meta["rows_sha256"] == rows_digest([item.id for item in ITEMS], [item.benchmark for item in ITEMS])
     assert meta["sae"]["hook_name"] == "blocks.1.hook_resid_post"
     assert meta["canary"]["fvu"] == pytest.approx(done.metrics["canary"]["fvu"])
     assert meta["policy"]["max_norm"] == pytest.approx(10 * meta["canary"]["norm_median"], rel=1e-6)
