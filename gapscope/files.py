@@ -5,12 +5,14 @@ Whatever is written here has sorted keys, LF line ends, UTF-8 and no NaN, and ap
 
 from __future__ import annotations
 
+import codecs
 import glob
 import gzip
 import hashlib
 import io
 import json
 import os
+import re
 import shutil
 import tempfile
 import zlib
@@ -135,6 +137,8 @@ def read_bytes(path: Path) -> bytes:
 def read_text(path: Path) -> str:
     """Read a UTF-8 text file, gzipped if it ends in .gz; a byte order mark and CRLF are accepted, NUL bytes are not."""
     data = read_bytes(path)
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise InputError("is UTF-16, or begins as such a file does", file=path, line=1, fix="convert the file to UTF-8")
     if b"\x00" in data:
         line = data[: data.index(b"\x00")].count(b"\n") + 1
         raise InputError("holds a NUL byte", file=path, line=line, fix="save it as plain UTF-8 text")
@@ -147,11 +151,47 @@ def read_text(path: Path) -> str:
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file, naming the line of a syntax error."""
+    """Read a JSON file, naming the line of a syntax error, or of a key that its object has already."""
+    text = read_text(path)
     try:
-        return json.loads(read_text(path))
+        return json.loads(text, object_pairs_hook=_once)
     except json.JSONDecodeError as error:
         raise InputError(f"not valid JSON: {error.msg}", file=path, line=error.lineno) from error
+    except _RepeatedKeyError as error:
+        line, key = _repeat(text)
+        raise InputError("the key occurs twice in one object", file=path, line=line, field=key, fix=ONE_OF_TWO) from error
+    except (RecursionError, ValueError) as error:  # brackets thousands deep, a number of thousands of digits
+        raise InputError(f"JSON that cannot be read: {error}", file=path) from error
+
+
+ONE_OF_TWO = "keep one of the two: which is meant cannot be known"
+
+
+class _RepeatedKeyError(ValueError):
+    """A key that its object has already; the value of the one or of the other would be lost."""
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise _RepeatedKeyError
+    return found
+
+
+def _repeat(text: str) -> tuple[int, str]:
+    """Line and name of the first key that its object has already, in JSON text that is valid up to there."""
+    objects: list[set[str]] = []
+    for token in re.finditer(r'"(?:[^"\\]|\\.)*"(\s*:)?|[{}]', text):
+        if token[0] == "{":
+            objects.append(set())
+        elif token[0] == "}":
+            objects.pop()
+        elif token[1]:
+            key = json.loads(token[0].removesuffix(token[1]))
+            if key in objects[-1]:
+                return text.count("\n", 0, token.start()) + 1, key
+            objects[-1].add(key)
+    raise ValueError("no key occurs twice")
 
 
 def _refuse_constant(name: str) -> float:
@@ -165,11 +205,15 @@ def read_jsonl(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         if not line.strip():
             continue
         try:
-            row = json.loads(line, parse_constant=_refuse_constant)
+            row = json.loads(line, parse_constant=_refuse_constant, object_pairs_hook=_once)
         except json.JSONDecodeError as error:
             fix = "the file may be cut short" if error.pos >= len(line.rstrip()) - 1 else None
             raise InputError(f"not valid JSON: {error.msg}", file=path, line=number, fix=fix) from error
-        except (RecursionError, ValueError) as error:  # brackets thousands deep, a number of thousands of digits
+        except _RepeatedKeyError as error:
+            raise InputError(
+                "the key occurs twice in one object", file=path, line=number, field=_repeat(line)[1], fix=ONE_OF_TWO
+            ) from error
+        except (RecursionError, ValueError) as error:
             raise InputError(f"JSON that cannot be read: {error}", file=path, line=number) from error
         if not isinstance(row, dict):
             raise InputError("each line must be a JSON object", file=path, line=number)

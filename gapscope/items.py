@@ -6,7 +6,9 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+from unicodedata import category
 
+from gapscope.artifacts import SUITE
 from gapscope.errors import InputError
 from gapscope.files import dump_json, read_jsonl, write_jsonl
 
@@ -50,6 +52,10 @@ def item_faults(item: Item) -> list[tuple[str, str]]:
     faults: list[tuple[str, str]] = []
     if not is_text("".join((item.id, item.text, *item.choices, item.target or "", dump_json(item.meta)))):
         faults.append(("not_text", "holds a character that UTF-8 cannot encode, or NUL"))
+    for name in (name for name in ("id", "benchmark", "family", "kind") if _has_control(getattr(item, name))):
+        faults += [("control_character", f"{name} holds a line break or another control character")]
+    if item.benchmark == SUITE:
+        faults.append(("reserved_name", f"benchmark is {SUITE}, the name of the whole suite"))
     if not item.id.strip():
         faults.append(("no_id", "id is empty"))
     if not item.text.strip():
@@ -68,6 +74,10 @@ def is_text(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return "\x00" not in text
+
+
+def _has_control(name: str) -> bool:
+    return any(category(letter) in ("Cc", "Zl", "Zp") for letter in name)
 
 
 def _choice_faults(item: Item) -> list[tuple[str, str]]:
@@ -124,8 +134,8 @@ def parse_item(row: dict[str, Any], file: Path, line: int) -> Item:
         texts["kind"],
         row.get("meta", {}),
     )
-    for _reason, explanation in item_faults(item)[:1]:
-        raise fail(item.id or "id", explanation)
+    for reason, explanation in item_faults(item)[:1]:
+        raise fail("id" if reason == "control_character" else item.id or "id", explanation)
     return item
 
 

@@ -63,7 +63,7 @@ def test_bom_and_crlf_are_read_through(tmp_path: Path) -> None:
     [
         (b'{"a": 1}\n{"a": "\x00"}\n', 2, "NUL"),
         (b'{"a": 1}\n{"a": "\xe9"}\n', 2, "not UTF-8"),
-        ('{"a": "é"}'.encode("utf-16"), 1, "NUL"),
+        ('{"a": "é"}'.encode("utf-16"), 1, "UTF-16"),
         (b'{"a": 1}\n{"a": 2', 2, "cut short"),
         (b'{"a": 1}\n[1, 2]\n', 2, "must be a JSON object"),
         (b'{"a": 1}\n{"a" 1}\n', 2, "not valid JSON"),
@@ -235,3 +235,30 @@ def test_numbers_that_json_has_no_form_for_are_refused(tmp_path: Path, constant:
     file.write_text('{"a": 1}\n{"meta": {"x": ' + constant + "}}\n")
     with pytest.raises(InputError, match=rf"items\.jsonl:2: JSON that cannot be read: {constant} is no JSON value"):
         list(read_jsonl(file))
+
+
+def test_a_key_twice_in_one_object_is_refused_by_name_and_line(tmp_path: Path) -> None:
+    file = tmp_path / "a.json"
+    file.write_text('{\n "a": {"x": 1, "y": "\\"x\\": {"},\n "b": [{"x": 1}, {"x": 2}],\n "c": {\n  "x": 1,\n  "\\u0078" : 2}\n}')
+    with pytest.raises(InputError, match=r"a\.json:6: x: the key occurs twice in one object"):
+        read_json(file)
+    file.write_text('{"a": {"x": 1, "y": 2}, "b": [{"x": 1}, {"x": 2}], "x": "a"}')
+    assert read_json(file)["b"] == [{"x": 1}, {"x": 2}]
+    lines = tmp_path / "a.jsonl"
+    lines.write_text('{"id": "a"}\n{"id": "b", "meta": {"k": 1, "k": 1}}\n')
+    with pytest.raises(InputError, match=r"a\.jsonl:2: k: the key occurs twice in one object"):
+        list(read_jsonl(lines))
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"id": ' + "9" * 5000 + "}"])
+def test_json_file_beyond_the_reader_is_an_input_error(tmp_path: Path, text: str) -> None:
+    with pytest.raises(InputError, match=r"a\.json: JSON that cannot be read"):
+        read_json(file_of(tmp_path, text.encode(), "a.json"))
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be"])
+def test_utf16_is_called_by_its_name(tmp_path: Path, encoding: str) -> None:
+    mark = "\ufeff" if encoding == "utf-16-be" else ""
+    message = refusal(file_of(tmp_path, (mark + '{"id": "a"}\n').encode(encoding), "a.jsonl"))
+    assert "a.jsonl:1: is UTF-16" in message
+    assert "convert the file to UTF-8" in message
