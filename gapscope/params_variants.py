@@ -76,6 +76,7 @@ class VerifierParams(Strict):
         folds: into how many parts the training families are cut to give the stack evidence it was not fitted to.
         assembled_weight: weight of seeds put together as a generator's variants are, as a share of the written seeds'.
         contrast_weight: weight of faults made up from those, likewise.
+        contrasts: made-up faults of a variant.
     """
 
     era: FineTuneParams = FineTuneParams(steps=40, layers=10, trained_layers=4)
@@ -85,8 +86,9 @@ class VerifierParams(Strict):
     likelihoods: Literal["orders", "all"] = "orders"
     head: Literal["forest", "boosting", "logistic"] = "forest"
     folds: Annotated[int, Field(ge=2)] = 5
-    assembled_weight: Annotated[float, Field(ge=0)] = 0.5
-    contrast_weight: Annotated[float, Field(ge=0)] = 0.2
+    assembled_weight: Annotated[float, Field(ge=0)] = 0.3
+    contrast_weight: Annotated[float, Field(ge=0)] = 0.1
+    contrasts: Positive = 2
 
     @model_validator(mode="after")
     def _shares_fit(self) -> VerifierParams:

@@ -14,9 +14,11 @@ from dataclasses import dataclass, replace
 
 from gapscope.files import stable_hash
 from gapscope.items import Item
+from gapscope.variants.generator_prompts import generator_completion, parse_completion
 from gapscope.variants.prompts import Pair
 from gapscope.variants.seeds import DIMENSIONS, Seed
-from gapscope.variants.stems import split_stem
+from gapscope.variants.signals import ORDERING
+from gapscope.variants.stems import orders, split_stem
 from gapscope.variants.types import TYPES, gold, is_nota
 from gapscope.variants.wording import normalise
 
@@ -39,8 +41,25 @@ def labelled(seeds: Sequence[Seed], originals: Mapping[str, Item]) -> list[Label
     return [Labelled(Pair(seed.item, originals[seed.item.family], seed.type), dict(seed.verdict)) for seed in seeds]
 
 
-def contrasts(rows: Sequence[Labelled], seed: int) -> list[Labelled]:
-    """Faulty pairs made from the valid ones among ``rows``, each failing one dimension; four to six of each.
+def assembled(rows: Sequence[Labelled]) -> list[Labelled]:
+    """Seeds put together as a generator's variants are: fewer or kept choices, other distractors; with the verdict they had.
+
+    So that the head does not take for a fault what only tells a written variant from an assembled one. What the assembly
+    would mend is left out: choices at fault (AU), and critical_testing, whose choices it makes itself.
+    """
+    made = []
+    for row in rows:
+        variant, original, slug = row.pair.variant, row.pair.original, row.pair.type
+        if not row.verdict["au"] or (slug == "critical_testing" and not row.valid) or (slug == ORDERING and orders(variant) is None):
+            continue
+        item = parse_completion(original, slug, generator_completion(variant, original, slug))
+        if isinstance(item, Item):
+            made.append(Labelled(Pair(replace(item, id=variant.id), original, slug), row.verdict))
+    return made
+
+
+def contrasts(rows: Sequence[Labelled], seed: int, per_variant: int) -> list[Labelled]:
+    """Faulty pairs made from the valid ones among ``rows``, each failing one dimension; at most ``per_variant`` of each.
 
     What is drawn at random depends on the seed and the variant's own id.
     """
@@ -48,7 +67,12 @@ def contrasts(rows: Sequence[Labelled], seed: int) -> list[Labelled]:
     by_type: dict[str, list[Pair]] = defaultdict(list)
     for row in sound:
         by_type[row.pair.type].append(row.pair)
-    return [made for row in sound for made in _of_one(row.pair, by_type, random.Random(stable_hash(seed, "contrast", row.pair.variant.id)))]
+    found: list[Labelled] = []
+    for row in sound:
+        rng = random.Random(stable_hash(seed, "contrast", row.pair.variant.id))
+        made = list(_of_one(row.pair, by_type, rng))
+        found += rng.sample(made, min(per_variant, len(made)))
+    return found
 
 
 def _of_one(pair: Pair, by_type: Mapping[str, Sequence[Pair]], rng: random.Random) -> Iterator[Labelled]:

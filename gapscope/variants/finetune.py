@@ -20,7 +20,7 @@ import torch
 
 from gapscope.choice_tokens import adds_bos
 from gapscope.errors import InputError
-from gapscope.lm import LM, blocks, encode_text, load_lm, pad_id
+from gapscope.lm import LM, blocks, encode_text, load_lm, pad_id, pick_device
 from gapscope.params_variants import FineTuneParams
 
 logger = logging.getLogger(__name__)
@@ -215,6 +215,11 @@ def resolve_bf16(device: torch.device) -> bool:
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported())
     return bool(torch.backends.cpu.get_cpu_capability() != "DEFAULT" and torch.ops.mkldnn._is_mkldnn_bf16_supported())
+
+
+def fast_dtype(device: str) -> str:
+    """The precision in which models are only asked: bfloat16 where the device is fast at it, else float32."""
+    return "bfloat16" if resolve_bf16(pick_device(device)) else "float32"
 
 
 def save_model(lm: LM, directory: Path) -> None:

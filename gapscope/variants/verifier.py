@@ -22,8 +22,11 @@ from gapscope.items import Item
 from gapscope.lm import LM, load_lm
 from gapscope.variants.calibration import scaled
 from gapscope.variants.evidence import evidence_matrix, texts
+from gapscope.variants.evidence_heads import probabilities
+from gapscope.variants.finetune import fast_dtype
 from gapscope.variants.heads import Head, logit, sigmoid
 from gapscope.variants.likelihoods import Likelihoods
+from gapscope.variants.measures import COLUMNS
 from gapscope.variants.prompts import Pair, era_probes, ira_probes
 from gapscope.variants.seeds import DIMENSIONS
 from gapscope.variants.signals import Sources, queries
@@ -32,8 +35,6 @@ Kind = Literal["era", "ira", "evidence", "stack"]
 Form = Literal["era", "ira"]
 KINDS: tuple[Kind, ...] = ("era", "ira", "evidence", "stack")
 FORMS: tuple[Form, ...] = ("era", "ira")
-COLUMNS = (*DIMENSIONS, "valid")
-"""What is judged, and the columns of every array of probabilities."""
 FILE, VERSION = "verifier.json", 1
 P_DIGITS = 6
 
@@ -179,11 +180,6 @@ class Settings:
         return found
 
 
-def evidence_probabilities(heads: Mapping[str, Head], rows: np.ndarray) -> np.ndarray:
-    """Probabilities (rows, COLUMNS) that the evidence's heads give."""
-    return np.column_stack([heads[column].probability(rows) for column in COLUMNS])
-
-
 class Verifier:
     """A trained verifier, ready to judge."""
 
@@ -191,13 +187,15 @@ class Verifier:
         self.settings, self._evidence, self._tuned = settings, evidence, tuned
 
     @staticmethod
-    def load(directory: Path, model_dir: Path, embedder_dir: Path | None, *, dtype: str = "float32", device: str = "auto") -> Verifier:
+    def load(directory: Path, model_dir: Path, embedder_dir: Path | None, *, device: str = "auto") -> Verifier:
         """Load what ``sft`` wrote to a directory, with the untuned model and the encoder it was trained beside.
+
+        Models run in the precision that is fast on the device, as they did in training.
 
         Raises:
             InputError: something is missing or damaged, or the model or encoder is another one.
         """
-        settings = Settings.read(directory)
+        settings, dtype = Settings.read(directory), fast_dtype(device)
         _require_same(settings.inputs.get("model"), model_dir, "model")
         _require_same(settings.inputs.get("embedder"), embedder_dir, "embedder")
         scratch = Path(tempfile.gettempdir()) / f"gapscope-verifier-{os.getpid()}"
@@ -223,7 +221,7 @@ class Verifier:
         self._evidence.likelihoods.clear()
         if self._tuned is not None:
             self._tuned.likelihoods.clear()
-        return self.settings.verdicts(self.settings.combine(evidence_probabilities(self.settings.heads, rows), tuned))
+        return self.settings.verdicts(self.settings.combine(probabilities(self.settings.heads, rows), tuned))
 
 
 def _require_same(wanted: str | None, directory: Path | None, what: str) -> None:
