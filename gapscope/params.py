@@ -14,10 +14,12 @@ from pydantic import Discriminator, Field, StringConstraints, Tag, ValidationErr
 from gapscope.errors import InputError
 from gapscope.files import read_text
 from gapscope.params_compare import CompareParams
-from gapscope.params_data import Benchmark, Corpus, HubSource, ItemsParams, LogResults, PackageSource, PathSource, Source
+from gapscope.params_data import Benchmark, Corpus, HubSource, ItemsParams, LogResults, PackageSource, PathSource, Source, pins_of
+from gapscope.params_faults import first_fault
 from gapscope.params_observers import Observer, PathSae
 from gapscope.params_robustness import EvaluateParams, FilterParams, GenerateParams
 from gapscope.params_types import Count, Dtype, Positive, Share, Slug, Strict
+from gapscope.params_validity import ValidityParams
 from gapscope.params_variants import GrpoParams, SeedsParams, SftParams, VariantsParams
 
 # Kept importable from here: whoever reads parameters need not know which file declares which.
@@ -189,6 +191,7 @@ class StageParams(Strict):
     performance: PerformanceParams = PerformanceParams()
     compare: CompareParams = CompareParams()
     cluster: ClusterParams = ClusterParams()
+    validity: ValidityParams = ValidityParams()
     variants: VariantsParams = VariantsParams()
     seeds: SeedsParams = SeedsParams()
     sft: SftParams = SftParams()
@@ -207,6 +210,7 @@ class Params(StageParams):
     corpus: Corpus | None = None
     observers: Annotated[dict[Slug, Observer], Field(min_length=1)]
     models: Annotated[dict[Slug, Model], Field(min_length=1)]
+    rewritten: list[Slug] | None = None
 
     @model_validator(mode="after")
     def _sources_exist(self) -> Params:
@@ -220,6 +224,8 @@ class Params(StageParams):
             used["evaluate.reference.source"] = self.evaluate.reference.source
         if self.corpus is not None:
             used["corpus.source"] = self.corpus.source
+        if self.validity.encoder is not None:
+            used["validity.encoder"] = self.validity.encoder
         if self.variants.enabled:
             used |= {"sft.source": self.sft.source, "sft.embedder": self.sft.embedder}
         for first, second in self.compare.pairs:
@@ -229,11 +235,12 @@ class Params(StageParams):
         for key, source in used.items():
             if source not in self.sources:
                 raise ValueError(f"{key} is {source!r}, which is not under sources: (known: {', '.join(sorted(self.sources))})")
-        for slug in self.generate.benchmarks or []:
+        for slug in (self.rewritten or []) if self.variants.enabled else []:
             if slug not in self.benchmarks:
-                raise ValueError(
-                    f"generate.benchmarks holds {slug!r}, which is not under benchmarks: (known: {', '.join(sorted(self.benchmarks))})"
-                )
+                raise ValueError(f"rewritten holds {slug!r}, which is not under benchmarks: (known: {', '.join(sorted(self.benchmarks))})")
+        for slug, observer in self.observers.items():
+            if isinstance(observer.sae, PathSae) and observer.sae.pin not in (pins := pins_of(self.sources[observer.sae.source])):
+                raise ValueError(f"observers.{slug}.sae.pin must be what pins its source: {' or '.join(pins)}")
         trained = [slug for slug, observer in self.observers.items() if observer.sae.kind == "train"]
         if trained and self.corpus is None:
             raise ValueError(f"observers.{trained[0]}.sae is to be trained, but there is no corpus:")
@@ -262,33 +269,4 @@ def parse_params(text: str, path: Path) -> Params:
     try:
         return Params.model_validate(raw)
     except ValidationError as error:
-        raise _first_fault(error, path, raw) from error
-
-
-def _written_key(loc: tuple[int | str, ...], raw: Any, *, absent: bool) -> str:
-    """The key as it stands in the file: pydantic's location also names the variant it chose (package, rows, ...).
-
-    ``absent`` says that the last part of the location is a key that the file should have.
-    """
-    parts: list[str] = []
-    for depth, part in enumerate(loc):
-        if (isinstance(raw, dict) and part in raw) or (isinstance(raw, list) and isinstance(part, int)):
-            raw = raw[part]  # type: ignore[index]
-        elif depth < len(loc) - 1 or not absent:
-            continue
-        parts.append(str(part))
-    return ".".join(parts)
-
-
-def _first_fault(error: ValidationError, path: Path, raw: Any) -> InputError:
-    fault = error.errors()[0]
-    key = _written_key(fault["loc"], raw, absent=fault["type"] == "missing")
-    value = fault.get("input")
-    shown = f", is {value!r}" if isinstance(value, (str, int, float, bool, type(None))) else ""
-    if fault["type"] == "extra_forbidden":
-        return InputError("unknown parameter", file=path, field=key, fix="remove it or correct its name")
-    if fault["type"] == "missing":
-        return InputError("parameter is missing", file=path, field=key, fix="add it")
-    message = fault["msg"].removeprefix("Value error, ")
-    others = len(error.errors()) - 1
-    return InputError(message + shown, file=path, field=key, fix=f"{others} more after this one" if others else None)
+        raise first_fault(error, path, raw) from error

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from gapscope.params_types import Count, Positive, Share, Slug, Strict
+from gapscope.params_types import Count, Dtype, Positive, Share, Slug, Strict
 
 N_TYPES = 7
 
@@ -15,7 +15,6 @@ class GenerateParams(Strict):
     """The generate stage: rounds of candidates until every type has its target, or the budget is spent.
 
     Attributes:
-        benchmarks: whose items are rewritten; null takes every benchmark with choices.
         target_per_type: accepted variants of each type at which the rounds stop.
         round_size: source items that each unfinished type gets in a round, one candidate an item.
         max_candidates: the budget, over all types.
@@ -24,18 +23,19 @@ class GenerateParams(Strict):
         max_prompt_tokens: source items whose prompt is longer are left out and counted.
         max_new_tokens: a candidate that has not ended by then is cut, and most often cannot be parsed.
         temperature, top_p: of sampling.
-        batch_size: candidates written at once; it changes the speed.
+        dtype: precision of the generator's weights.
+        batch_size: candidates written at once; it changes the speed, and in low precision a token now and then.
     """
 
-    benchmarks: list[Slug] | None = None
     target_per_type: Positive = 10
     round_size: Positive = 8
     max_candidates: Positive = 336
     sft_candidates: Count = 8
     max_prompt_tokens: Positive = 256
-    max_new_tokens: Positive = 160
+    max_new_tokens: Positive = 128
     temperature: Annotated[float, Field(gt=0)] = 0.7
     top_p: Annotated[float, Field(gt=0, le=1)] = 0.95
+    dtype: Dtype = "bfloat16"
     batch_size: Positive = 28
 
     @model_validator(mode="after")

@@ -18,14 +18,21 @@ STAGES = {
     "performance": ("stages.performance", "How a subject does on every concept."),
     "compare-pairs": ("stages.compare_pairs", "Pairs of subjects compared on every concept."),
     "cluster": ("stages.cluster", "Group and label the concepts that stand out."),
+    "validity": ("stages.validity", "How far the gaps of a run can be trusted."),
+    "generate": ("stages.generate", "Candidates of every variant type, judged round by round."),
+    "filter": ("stages.filter", "Which candidates become variants, and why the others do not."),
+    "evaluate": ("stages.evaluate", "Who survives the variants, and what the set gives away."),
     "report": ("stages.report", "Plots and figures of a run."),
 }
 COMMANDS = {
+    "compare": ("stages.commands.compare", "What changed between two subjects, or since an earlier revision."),
     "doctor": ("stages.commands.doctor", "What this machine has, and what the parameters need."),
     "import": ("stages.commands.import_results", "Results of a harness as a subject, with or without its questions."),
+    "power": ("stages.commands.power", "How small a gap a suite could show, and how many items more it would take."),
     "preset": ("stages.commands.preset", "List, show and use prepared parameter sets."),
     "seeds": ("stages.commands.seeds", "Check hand-written seed variants."),
     "summary": ("stages.commands.summary", "What came out of the last run, and where it is."),
+    "variants": ("stages.commands.variants", "Show accepted variants beside their originals."),
 }
 
 

@@ -93,6 +93,8 @@ def into_params(text: str, params_file: Path, entry: Entry) -> str:
         if entry.suite == "replace":
             put(document, "benchmarks", benchmarks)
             put(document, "models", {entry.slug: model})
+            # No subject is left that could be asked a variant.
+            put(document, "variants", {"enabled": False})
             return
         put(document["models"], entry.slug, model)
         if entry.suite == "add":

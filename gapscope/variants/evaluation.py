@@ -11,7 +11,7 @@ from typing import Any
 
 from gapscope.artifacts import ANSWERS, COMPARISONS, ROBUSTNESS
 from gapscope.errors import InputError
-from gapscope.files import atomic_directory, stable_hash, write_json
+from gapscope.files import atomic_directory, read_json, stable_hash, write_json
 from gapscope.items import Item, read_items, write_items
 from gapscope.params import Model, Params, ScoreParams
 from gapscope.params_robustness import EvaluateParams
@@ -76,6 +76,14 @@ def read_families(variants_file: Path, items_file: Path, seed: int) -> Families:
     return Families(arranged, [presented(variant, seed) for variant in sorted(variants, key=lambda item: item.id)])
 
 
+def read_made(variants: Path, verifier: Path | None) -> Made:
+    """How a set came about, from what filter and sft wrote."""
+    report = variants / "report.json"
+    scores = verifier / "report.json" if verifier is not None else None
+    heldout = read_json(scores)["heldout"] if scores is not None and scores.exists() else {}
+    return Made(read_json(report) if report.exists() else {}, heldout)
+
+
 def write_evaluation(families: Families, raw: Path, output: Path, params: Params, made: Made, work_root: Path) -> dict[str, Any]:
     """Write the tables, ``quality.json`` and ``export/`` of an evaluation; returns the headline metrics.
 
@@ -122,16 +130,6 @@ def _licence(params: Params, slug: str) -> str:
 NOT_ASKED = "its results were imported, so it cannot answer new questions"
 
 
-def write_nothing(output: Path, reason: str) -> dict[str, Any]:
-    """The same files without a row, where there is nothing to evaluate; ``quality.json`` says why."""
-    with atomic_directory(output) as place:
-        write_items(place / "presented.jsonl", [])
-        for table, name in ((ROBUSTNESS, "robustness"), (ANSWERS, "answers"), (COMPARISONS, "comparisons")):
-            table.write(place / f"{name}.parquet", {column.name: [] for column in table.columns})
-        write_json(place / "quality.json", {"off": reason})
-    return {"n_variants": 0, "n_families": 0}
-
-
 def _ask(
     families: Families, raw: Path, local: Mapping[str, Model], params: Params, work_root: Path
 ) -> tuple[dict[str, dict[str, ItemScore]], dict[str, dict[str, ItemScore]], list[WorkDirectory]]:
@@ -145,6 +143,9 @@ def _ask(
     works = []
     for slug, model in local.items():
         for part, (items, how) in enumerate(wanted):
+            found[part][slug] = {}
+            if not items:
+                continue
             logger.info("%s: %d %s", slug, len(items), "sets of choices without their question" if part else "originals and variants")
             scores, work = score_model(raw / model.source, items, how, work_root, dtype=model.dtype, device="auto", threads=params.threads)
             found[part][slug] = {score.item_id: score for score in scores}

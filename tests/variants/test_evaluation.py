@@ -20,8 +20,9 @@ from gapscope.errors import InputError
 from gapscope.files import read_json, sha256_tree
 from gapscope.items import Item, read_items, write_items
 from gapscope.params import Params, parse_params
+from gapscope.params_robustness import EvaluateParams
 from gapscope.scores import ItemScore
-from gapscope.variants.evaluation import Made, read_families, write_evaluation, write_nothing
+from gapscope.variants.evaluation import Made, read_families, write_evaluation
 from gapscope.variants.presentation import presented
 from gapscope.variants.quality import choices_only, quality_row
 from gapscope.variants.ranking import read_reference
@@ -47,9 +48,14 @@ def params() -> Params:
             "far": {"source": "log", "name": "far", "results": {"file": "r.csv", "score_column": "score"}},
         },
         "threads": 1,
+        "variants": {"enabled": False},
         "evaluate": {"bootstrap_draws": 200, "reference": {"source": "log", "file": "reference.csv"}},
     }
     return parse_params(yaml.safe_dump(raw), Path("params.yaml"))
+
+
+def params_without_reference() -> Params:
+    return params().model_copy(update={"evaluate": EvaluateParams(bootstrap_draws=200)})
 
 
 def write_inputs(place: Path, variants: list[Item] = VARIANTS) -> tuple[Path, Path]:
@@ -113,12 +119,15 @@ def test_same_bytes_twice_and_exported(run: tuple[Path, dict[str, object]]) -> N
     assert list((run[0] / ".work").glob("*/*")) == []
 
 
-def test_nothing_to_evaluate_is_said(tmp_path: Path) -> None:
-    variants, items = write_inputs(tmp_path, [])
-    assert read_families(variants, items, 1).items == []
-    assert write_nothing(tmp_path / "out", "switched off") == {"n_variants": 0, "n_families": 0}
-    assert read_json(tmp_path / "out/quality.json") == {"off": "switched off"}
-    assert pq.read_table(tmp_path / "out/robustness.parquet").num_rows == 0
+def test_nothing_accepted_is_evaluated_as_nothing(tmp_path: Path) -> None:
+    families = read_families(*write_inputs(tmp_path, []), seed=1)
+    metrics = write_evaluation(families, tmp_path / "raw", tmp_path / "out", params_without_reference(), MADE, tmp_path / ".work")
+    assert metrics["n_families"] == 0
+    assert metrics["subjects"] == {"one": {"n_unscored": 0}, "two": {"n_unscored": 0}}
+    rows = pq.read_table(tmp_path / "out/robustness.parquet").to_pylist()
+    assert {row["oa"] for row in rows} == {None}
+    assert {row["n_families"] for row in rows} == {0}
+    assert pq.read_table(tmp_path / "out/comparisons.parquet").to_pydict()["p"] == [None, None]
 
 
 def test_choices_are_shuffled_by_seed_and_id() -> None:

@@ -1,0 +1,46 @@
+"""The evaluate stage: who survives the variants, and whether the set can be trusted to say so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from stages.common import EXISTING_DIR, EXISTING_FILE, PATH, Common, common_options, stage_command
+
+
+@stage_command("evaluate")
+@click.option("--variants", "variants_dir", type=EXISTING_DIR, required=True, help="Directory written by filter.")
+@click.option("--verifier", type=EXISTING_DIR, help="Directory written by sft: its accuracy goes to the exported card.")
+@click.option("--raw", type=EXISTING_DIR, required=True, help="Directory of the fetched sources: the subjects.")
+@click.option("--items", "items_file", type=EXISTING_FILE, required=True, help="items.jsonl, the originals.")
+@click.option("--output", type=PATH, required=True, help="Directory for the tables, quality.json and export/.")
+@common_options
+def main(variants_dir: Path, verifier: Path | None, raw: Path, items_file: Path, output: Path, common: Common) -> None:
+    """Ask every local subject the originals and their variants.
+
+    Accuracy on both (OA, ARA), what is lost between them (RLA) and what stays consistent (CRA), by type and with
+    intervals over families; tests between subjects; what the set gives away to whoever does not read the question. The set
+    itself goes to export/, for datasets and for lm-evaluation-harness.
+    """
+    from gapscope.params import Params
+    from gapscope.variants.off import off_reason, write_off
+
+    params = common.params
+    if not isinstance(params, Params):
+        raise click.UsageError("evaluate needs --params, whose models: are the subjects")
+    with common.stage() as record:
+        if not params.variants.enabled or off_reason(variants_dir):
+            record.metrics = write_off(output)
+            return
+        from gapscope.variants.evaluation import read_families, read_made, write_evaluation
+
+        families = read_families(variants_dir / "variants.jsonl", items_file, params.seed)
+        made = read_made(variants_dir, verifier)
+        record.metrics = write_evaluation(families, raw, output, params, made, Path(".work"))
+        shown = ", ".join(f"{slug} {row['oa']:.3f} to {row['ara']:.3f}" for slug, row in record.metrics["subjects"].items() if "oa" in row)
+        click.echo(f"accuracy on originals and on variants: {shown or 'none'}; {output}", err=True)
+
+
+if __name__ == "__main__":
+    main()

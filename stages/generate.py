@@ -1,0 +1,49 @@
+"""The generate stage: candidates of every variant type, until enough are accepted or the budget is spent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from stages.common import EXISTING_DIR, EXISTING_FILE, PATH, Common, common_options, stage_command
+
+
+@stage_command("generate")
+@click.option("--generator", type=EXISTING_DIR, required=True, help="Directory written by grpo.")
+@click.option("--before", type=EXISTING_DIR, required=True, help="The generator that sft wrote, to compare with.")
+@click.option("--verifier", type=EXISTING_DIR, required=True, help="Directory written by sft.")
+@click.option("--raw", type=EXISTING_DIR, required=True, help="Directory of the fetched sources: the verifier's models.")
+@click.option("--items", "items_file", type=EXISTING_FILE, required=True, help="items.jsonl, the questions to rewrite.")
+@click.option("--output", type=PATH, required=True, help="Directory for candidates.jsonl, sft.jsonl and report.json.")
+@click.option("--device", default="auto", show_default=True, help="cpu, cuda, cuda:1, ...")
+@common_options
+def main(generator: Path, before: Path, verifier: Path, raw: Path, items_file: Path, output: Path, device: str, common: Common) -> None:
+    """Write candidates and judge them, round by round.
+
+    Rounds go on until every type has generate.target_per_type accepted variants, or generate.max_candidates are written.
+    An interrupted run goes on from where it stopped: its finished batches are in .work/.
+    """
+    import time
+
+    from gapscope.items import read_items
+    from gapscope.variants.off import off_reason, write_off
+
+    params = common.params
+    with common.stage() as record:
+        if not params.variants.enabled or off_reason(generator):
+            record.metrics = write_off(output)
+            return
+        from gapscope.variants.rounds import run_rounds
+        from gapscope.variants.verifier import Verifier
+
+        started = time.perf_counter()
+        judge = Verifier.load(verifier, raw / params.sft.source, raw / params.sft.embedder, device=device)
+        record.metrics = run_rounds((generator, before), judge, read_items(items_file), output, params, Path(".work"), device)
+        accepted, seconds = record.metrics["n_accepted"], time.perf_counter() - started
+        record.details |= {"seconds_per_accepted": seconds / accepted} if accepted else {}
+        click.echo(f"{accepted} of {record.metrics['n_candidates']} candidates accepted; {output}", err=True)
+
+
+if __name__ == "__main__":
+    main()
