@@ -387,3 +387,21 @@ CHANGES = Table(
         Column("status", STRING, "ahead, behind or typical of comparable items, by relative_q; unsupported or undefined"),
     ),
 )
+
+VALIDITY = Table(
+    "validity",
+    1,
+    ("features", "subject", "ranking", "group", "quantity"),
+    (
+        Column("features", STRING, "feature set: concepts, or a control that takes their place"),
+        Column("subject", STRING, "slug of the subject; empty where the number is of no one subject"),
+        Column("ranking", STRING, "calibrated or raw; empty where it is of neither"),
+        Column("group", STRING, "of which features, items, benchmark or draws"),
+        Column("quantity", STRING, "what was measured; the module of the check explains it"),
+        Column("value", FLOAT, "the number; null where undefined", nullable=True),
+        Column("low", FLOAT, "lower end of its 95% interval, where it has one", nullable=True),
+        Column("high", FLOAT, "upper end of its 95% interval, where it has one", nullable=True),
+        Column("n", INT, "how many features, draws, items or pairs it rests on; 0 where it is undefined"),
+    ),
+)
+"""Form of every table of the validity stage, one a check."""
