@@ -22,6 +22,7 @@ STAGES = {
     "generate": ("stages.generate", "Candidates of every variant type, judged round by round."),
     "filter": ("stages.filter", "Which candidates become variants, and why the others do not."),
     "evaluate": ("stages.evaluate", "Who survives the variants, and what the set gives away."),
+    "seeds": ("stages.commands.seeds", "Check hand-written seed variants, split them by family."),
     "sft": ("stages.sft", "Fine-tune a verifier and a generator of variants."),
     "grpo": ("stages.grpo", "Optimise the generator with the verifier as its reward."),
     "report": ("stages.report", "Plots and figures of a run."),
@@ -32,7 +33,6 @@ COMMANDS = {
     "import": ("stages.commands.import_results", "Results of a harness as a subject, with or without its questions."),
     "power": ("stages.commands.power", "How small a gap a suite could show, and how many items more it would take."),
     "preset": ("stages.commands.preset", "List, show and use prepared parameter sets."),
-    "seeds": ("stages.commands.seeds", "Check hand-written seed variants, split them by family."),
     "summary": ("stages.commands.summary", "What came out of the last run, and where it is."),
     "variants": ("stages.commands.variants", "Show accepted variants beside their originals."),
 }
