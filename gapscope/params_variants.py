@@ -129,7 +129,7 @@ class GrpoParams(Strict):
     steps: Positive = 12
     num_generations: Annotated[int, Field(ge=2)] = 8
     batch_size: Positive = 8
-    learning_rate: Annotated[float, Field(gt=0)] = 2e-5
+    learning_rate: Annotated[float, Field(gt=0)] = 5e-5
     beta: Annotated[float, Field(gt=0)] = 0.04
     epsilon: Annotated[float, Field(gt=0, lt=1)] = 0.2
     temperature: Annotated[float, Field(gt=0)] = 0.9

@@ -19,10 +19,15 @@ def main(directory: Path, output: Path, common: Common) -> None:
     A family is never on two sides. Gold positions are assigned anew, each equally often in every type. Files of
     HellaSwag-Pro join in through the parameter seeds.import.
     """
-    from gapscope.variants.seed_sets import write_seed_sets
-
     params = common.params
     with common.stage() as record:
+        if not params.variants.enabled:
+            from gapscope.variants.off import write_off
+
+            record.metrics = write_off(output)
+            return
+        from gapscope.variants.seed_sets import write_seed_sets
+
         record.metrics = write_seed_sets(directory, output, params.seeds, params.seed)
         shown = ", ".join(f"{part['n_families']} {name}" for name, part in record.metrics.items() if "n_families" in part)
         click.echo(f"families: {shown}; {output}", err=True)

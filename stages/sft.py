@@ -34,7 +34,8 @@ def main(
         if not params.variants.enabled:
             from gapscope.variants.off import write_off
 
-            record.metrics = write_off(verifier, generator, plots)
+            bars, points = {"group": "valid", "verifier": "off", "balanced_accuracy": 0}, {"stated": 0, "observed": 0, "n": 0}
+            record.metrics = write_off(verifier, generator, plots={plots / "verifiers.json": bars, plots / "calibration.json": points})
             return
         from gapscope.threads import use_threads
         from gapscope.variants.sft import write_sft

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,16 @@ FILE = "report.json"
 REASON = "variants.enabled is false in params.yaml"
 
 
-def write_off(*directories: Path) -> dict[str, Any]:
-    """Make each directory one that holds the reason and nothing else; returns the metrics of a stage that is off."""
+def write_off(*directories: Path, plots: Mapping[Path, Mapping[str, Any]] | None = None) -> dict[str, Any]:
+    """Make each directory one that holds the reason and nothing else; returns the metrics of a stage that is off.
+
+    ``plots`` are the stage's plot files with the one row that each gets: DVC wants them, and draws none without a row.
+    """
     for directory in directories:
         with atomic_directory(directory) as place:
             write_json(place / FILE, {"off": REASON})
+    for file, row in (plots or {}).items():
+        write_json(file, [row])
     return {"off": 1}
 
 

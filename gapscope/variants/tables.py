@@ -35,6 +35,15 @@ VERIFIERS = Table(
 )
 
 BINS, DIGITS = 10, 4
+CURVES = {
+    "reward": ("reward", "reward_spread"),
+    "earning": ("earning", "unparsable", "copy", "rule", "repeat"),
+    "zero_variance": ("zero_variance",),
+    "tokens": ("tokens",),
+    "ended": ("ended",),
+    "kl": ("kl", "loss"),
+}
+"""The plots of grpo, and what each shows by step."""
 
 
 def columns(rows: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:

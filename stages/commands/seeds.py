@@ -1,4 +1,4 @@
-"""`gapscope seeds check`: the form of hand-written seed variants."""
+"""`gapscope seeds`: check the form of hand-written seed variants, and split them by family."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ from pathlib import Path
 import click
 
 from stages.common import CONTEXT, PATH, OneLineErrors
+from stages.seeds import main as split
 
 
 @click.group("seeds", context_settings=CONTEXT)
 def main() -> None:
-    """Check seed variants."""
+    """Check seed variants, and split them by family (the stage seeds)."""
+
+
+main.add_command(split, "split")
 
 
 @main.command("check", cls=OneLineErrors)
