@@ -15,8 +15,9 @@ from stages.common import EXISTING_DIR, EXISTING_FILE, PATH, Common, common_opti
 @click.option("--raw", type=EXISTING_DIR, required=True, help="Directory of the fetched sources: the subjects.")
 @click.option("--items", "items_file", type=EXISTING_FILE, required=True, help="items.jsonl, the originals.")
 @click.option("--output", type=PATH, required=True, help="Directory for the tables, quality.json and export/.")
+@click.option("--plot", type=PATH, required=True, help="JSON file for the accuracies as a plot's data.")
 @common_options
-def main(variants_dir: Path, verifier: Path | None, raw: Path, items_file: Path, output: Path, common: Common) -> None:
+def main(variants_dir: Path, verifier: Path | None, raw: Path, items_file: Path, output: Path, plot: Path, common: Common) -> None:
     """Ask every local subject the originals and their variants.
 
     Accuracy on both (OA, ARA), what is lost between them (RLA) and what stays consistent (CRA), by type and with
@@ -31,13 +32,14 @@ def main(variants_dir: Path, verifier: Path | None, raw: Path, items_file: Path,
         raise click.UsageError("evaluate needs --params, whose models: are the subjects")
     with common.stage() as record:
         if not params.variants.enabled or off_reason(variants_dir):
-            record.metrics = write_off(output)
+            row = {"subject": "none", "asked": "off", "accuracy": 0, "low": None, "high": None, "chance": None, "n": 0}
+            record.metrics = write_off(output, plots={plot: row})
             return
         from gapscope.variants.evaluation import read_families, read_made, write_evaluation
 
         families = read_families(variants_dir / "variants.jsonl", items_file, params.seed)
         made = read_made(variants_dir, verifier)
-        record.metrics = write_evaluation(families, raw, output, params, made, Path(".work"))
+        record.metrics = write_evaluation(families, raw, output, plot, params, made, Path(".work"))
         shown = ", ".join(f"{slug} {row['oa']:.3f} to {row['ara']:.3f}" for slug, row in record.metrics["subjects"].items() if "oa" in row)
         click.echo(f"accuracy on originals and on variants: {shown or 'none'}; {output}", err=True)
 

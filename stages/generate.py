@@ -13,12 +13,23 @@ from stages.common import EXISTING_DIR, EXISTING_FILE, PATH, Common, common_opti
 @click.option("--generator", type=EXISTING_DIR, required=True, help="Directory written by grpo.")
 @click.option("--before", type=EXISTING_DIR, required=True, help="The generator that sft wrote, to compare with.")
 @click.option("--verifier", type=EXISTING_DIR, required=True, help="Directory written by sft.")
-@click.option("--raw", type=EXISTING_DIR, required=True, help="Directory of the fetched sources: the verifier's models.")
+@click.option("--model", "model_dir", type=EXISTING_DIR, required=True, help="Directory of the untuned model, which the verifier asks too.")
+@click.option("--embedder", "embedder_dir", type=EXISTING_DIR, required=True, help="Directory of the sentence encoder.")
 @click.option("--items", "items_file", type=EXISTING_FILE, required=True, help="items.jsonl, the questions to rewrite.")
 @click.option("--output", type=PATH, required=True, help="Directory for candidates.jsonl, sft.jsonl and report.json.")
 @click.option("--device", default="auto", show_default=True, help="cpu, cuda, cuda:1, ...")
 @common_options
-def main(generator: Path, before: Path, verifier: Path, raw: Path, items_file: Path, output: Path, device: str, common: Common) -> None:
+def main(
+    generator: Path,
+    before: Path,
+    verifier: Path,
+    model_dir: Path,
+    embedder_dir: Path,
+    items_file: Path,
+    output: Path,
+    device: str,
+    common: Common,
+) -> None:
     """Write candidates and judge them, round by round.
 
     Rounds go on until every type has generate.target_per_type accepted variants, or generate.max_candidates are written.
@@ -38,7 +49,7 @@ def main(generator: Path, before: Path, verifier: Path, raw: Path, items_file: P
         from gapscope.variants.verifier import Verifier
 
         started = time.perf_counter()
-        judge = Verifier.load(verifier, raw / params.sft.source, raw / params.sft.embedder, device=device)
+        judge = Verifier.load(verifier, model_dir, embedder_dir, device=device)
         record.metrics = run_rounds((generator, before), judge, read_items(items_file), output, params, Path(".work"), device)
         accepted, seconds = record.metrics["n_accepted"], time.perf_counter() - started
         record.details |= {"seconds_per_accepted": seconds / accepted} if accepted else {}

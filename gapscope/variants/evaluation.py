@@ -24,6 +24,7 @@ from gapscope.variants.presentation import presented
 from gapscope.variants.quality import choices_only, quality_row
 from gapscope.variants.ranking import agreement
 from gapscope.variants.robustness import ALL, MEASURES, SUBSETS, Outcomes, in_subset, outcomes, summary
+from gapscope.variants.tables import write_plot
 from gapscope.variants.types import TYPES
 from gapscope.work import WorkDirectory
 
@@ -84,7 +85,9 @@ def read_made(variants: Path, verifier: Path | None) -> Made:
     return Made(read_json(report) if report.exists() else {}, heldout)
 
 
-def write_evaluation(families: Families, raw: Path, output: Path, params: Params, made: Made, work_root: Path) -> dict[str, Any]:
+def write_evaluation(
+    families: Families, raw: Path, output: Path, plot: Path, params: Params, made: Made, work_root: Path
+) -> dict[str, Any]:
     """Write the tables, ``quality.json`` and ``export/`` of an evaluation; returns the headline metrics.
 
     ``presented.jsonl`` holds the items as they were asked, ``answers.parquet`` who answered what, ``robustness.parquet``
@@ -95,6 +98,7 @@ def write_evaluation(families: Families, raw: Path, output: Path, params: Params
         families: what is asked.
         raw: directory of the fetched sources.
         output: directory to write.
+        plot: file for the accuracies as rows of a DVC plot.
         params: of the whole run: ``models`` (a subject of imported results cannot answer new questions), ``score``,
             ``evaluate``, ``threads`` and ``seed``; a benchmark's licence goes to the card.
         made: how the set came about, for the card.
@@ -105,6 +109,7 @@ def write_evaluation(families: Families, raw: Path, output: Path, params: Params
     quality = _quality(families, blind) | {"not_asked": dict.fromkeys(sorted(params.models.keys() - local.keys()), NOT_ASKED)}
     found = {slug: outcomes(families.originals, families.variants, scores) for slug, scores in asked.items()}
     rows = _rows(families, asked, params.evaluate, params.seed)
+    write_plot(plot, accuracy_rows(rows))
     accuracy = {row["subject"]: row["ara"] for row in rows if row["subset"] == ALL and row["ara"] is not None}
     quality["ranking"] = agreement(accuracy, raw, params.evaluate.reference)
     with atomic_directory(output) as place:
@@ -127,6 +132,8 @@ def _licence(params: Params, slug: str) -> str:
     return benchmark.licence or params.sources[benchmark.source].licence
 
 
+NO_ACCURACY = {"subject": "none", "asked": "none", "accuracy": 0, "low": None, "high": None, "chance": None, "n": 0}
+"""The one row of a plot that has nothing to draw."""
 NOT_ASKED = "its results were imported, so it cannot answer new questions"
 
 
@@ -171,6 +178,24 @@ def _rows(families: Families, asked: Mapping[str, Mapping[str, ItemScore]], para
             interval = summary(found, params.bootstrap_draws, params.confidence, stable_hash(seed, "robustness", subset))
             rows.append({"subject": slug, "subset": subset, **counts, **chance, **interval})
     return rows
+
+
+def accuracy_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Accuracy of every subject on the originals, all variants, and each subset that has any, with interval and chance."""
+    found = []
+    for row in rows:
+        shown = [("originals", "oa", "chance_original")] if row["subset"] == ALL else []
+        shown.append(("all variants" if row["subset"] == ALL else row["subset"], "ara", "chance_variant"))
+        for asked, name, chance in shown:
+            ends = {
+                "accuracy": row[name],
+                "low": row[f"{name}_low"],
+                "high": row[f"{name}_high"],
+                "chance": row[chance],
+                "n": row["n_variants"],
+            }
+            found += [{"subject": row["subject"], "asked": asked, **ends}] if row["n_variants"] else []
+    return found or [dict(NO_ACCURACY)]
 
 
 def _answers(families: Families, asked: Mapping[str, Mapping[str, ItemScore]]) -> dict[str, list[Any]]:

@@ -41,12 +41,13 @@ def params() -> Params:
         "benchmarks": {
             "made": {"source": "log", "files": ["a.jsonl"], "format": "rows", "kind": "knowledge", "licence": "CC0-1.0", "options": options}
         },
-        "observers": {"lm": {"source": "lm", "name": "lm", "layer": 1, "sae": {"kind": "path", "source": "lm", "directory": "."}}},
+        "observers": {"lm": {"source": "lm", "name": "lm", "layer": 1, "sae": {"kind": "train"}}},
         "models": {
             "one": {"source": "lm", "name": "one"},
             "two": {"source": "lm", "name": "two", "dtype": "bfloat16"},
             "far": {"source": "log", "name": "far", "results": {"file": "r.csv", "score_column": "score"}},
         },
+        "corpus": {"source": "log", "files": [{"file": "d.jsonl", "column": "t"}]},
         "threads": 1,
         "variants": {"enabled": False},
         "evaluate": {"bootstrap_draws": 200, "reference": {"source": "log", "file": "reference.csv"}},
@@ -71,8 +72,8 @@ def run(tmp_path_factory: pytest.TempPathFactory, tiny_lm_dir: Path) -> tuple[Pa
     (place / "raw/lm").symlink_to(tiny_lm_dir)
     (place / "raw/log/reference.csv").write_text("subject,score\none,0.5\ntwo,0.4\nthree,0.1\n")
     families = read_families(*write_inputs(place), seed=3)
-    metrics = write_evaluation(families, place / "raw", place / "out", params(), MADE, place / ".work")
-    write_evaluation(families, place / "raw", place / "again", params(), MADE, place / ".work")
+    metrics = write_evaluation(families, place / "raw", place / "out", place / "plot.json", params(), MADE, place / ".work")
+    write_evaluation(families, place / "raw", place / "again", place / "plot_again.json", params(), MADE, place / ".work")
     return place, metrics
 
 
@@ -115,13 +116,20 @@ def test_what_could_not_be_asked_is_said(run: tuple[Path, dict[str, object]]) ->
 def test_same_bytes_twice_and_exported(run: tuple[Path, dict[str, object]]) -> None:
     assert sha256_tree(run[0] / "out") == sha256_tree(run[0] / "again")
     assert "CC0-1.0" in (run[0] / "out/export/datasets/README.md").read_text()
+    assert (run[0] / "plot.json").read_bytes() == (run[0] / "plot_again.json").read_bytes()
+    drawn = {(row["subject"], row["asked"]): row for row in read_json(run[0] / "plot.json")}
+    assert drawn["one", "originals"]["chance"] == 0.25
+    assert drawn["one", "critical_testing_nota_gold"]["n"] == 3
+    assert ("one", "sentence_ordering") not in drawn
     assert (run[0] / "out/export/lm_eval/_gapscope_robustness.yaml").is_file()
     assert list((run[0] / ".work").glob("*/*")) == []
 
 
 def test_nothing_accepted_is_evaluated_as_nothing(tmp_path: Path) -> None:
     families = read_families(*write_inputs(tmp_path, []), seed=1)
-    metrics = write_evaluation(families, tmp_path / "raw", tmp_path / "out", params_without_reference(), MADE, tmp_path / ".work")
+    metrics = write_evaluation(
+        families, tmp_path / "raw", tmp_path / "out", tmp_path / "plot.json", params_without_reference(), MADE, tmp_path / ".work"
+    )
     assert metrics["n_families"] == 0
     assert metrics["subjects"] == {"one": {"n_unscored": 0}, "two": {"n_unscored": 0}}
     rows = pq.read_table(tmp_path / "out/robustness.parquet").to_pylist()
