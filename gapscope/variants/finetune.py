@@ -11,6 +11,7 @@ import contextlib
 import logging
 import math
 import tempfile
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -169,7 +170,7 @@ def _train(lm: LM, rows: list[dict[str, list[int]]], params: FineTuneParams, ste
     from trl import SFTConfig
     from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 
-    with tempfile.TemporaryDirectory() as scratch, contextlib.redirect_stdout(None):
+    with tempfile.TemporaryDirectory() as scratch, quiet_libraries():
         config = SFTConfig(
             output_dir=scratch,
             max_steps=steps,
@@ -192,6 +193,8 @@ def _train(lm: LM, rows: list[dict[str, list[int]]], params: FineTuneParams, ste
             save_strategy="no",
             report_to="none",
             logging_steps=1,
+            # Left on, a loss that is no number would be logged as the mean of those before it.
+            logging_nan_inf_filter=False,
             disable_tqdm=True,
             dataloader_num_workers=0,
             dataloader_pin_memory=False,
@@ -220,6 +223,15 @@ def resolve_bf16(device: torch.device) -> bool:
 def fast_dtype(device: str) -> str:
     """The precision in which models are only asked: bfloat16 where the device is fast at it, else float32."""
     return "bfloat16" if resolve_bf16(pick_device(device)) else "float32"
+
+
+@contextlib.contextmanager
+def quiet_libraries() -> Iterator[None]:
+    """While open, training libraries print nothing and do not warn of names that newer releases will spell otherwise."""
+    with contextlib.redirect_stdout(None), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=FutureWarning)
+        warnings.filterwarnings("ignore", message="You are using 'rollout_func'")
+        yield
 
 
 def save_model(lm: LM, directory: Path) -> None:

@@ -6,7 +6,6 @@ that depend on the seed and the step alone. A run that goes on from a checkpoint
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import importlib.util
 import logging
@@ -24,7 +23,7 @@ from gapscope.items import Item
 from gapscope.lm import DTYPES, LM, load_lm
 from gapscope.params_variants import GrpoParams
 from gapscope.variants.filtering import Judge
-from gapscope.variants.finetune import fast_dtype, freeze, resolve_bf16
+from gapscope.variants.finetune import fast_dtype, freeze, quiet_libraries, resolve_bf16
 from gapscope.variants.generator_prompts import generator_prompt
 from gapscope.variants.rewards import PARTS, Attempt, rewards
 from gapscope.variants.sampling import Sampling, encode_prompt, sample_tokens
@@ -82,9 +81,9 @@ def optimise(
     rows, n_too_long = ask_rows(lm, originals, params, seed)
     torch.manual_seed(seed)
     freeze(lm, params.trained_layers)
-    trainer = _trainer(lm, rows, _reward({item.id: item for item in originals}, judge), params, work.path, seed)
     last = max(work.path.glob("checkpoint-*"), key=lambda path: int(path.name.partition("-")[2]), default=None)
-    with contextlib.redirect_stdout(None):
+    with quiet_libraries():
+        trainer = _trainer(lm, rows, _reward({item.id: item for item in originals}, judge), params, work.path, seed)
         trainer.train(resume_from_checkpoint=None if last is None else str(last))
     curve = [_point(entry) for entry in trainer.state.log_history if "reward" in entry]
     lm.model.eval().requires_grad_(False)
