@@ -1,6 +1,7 @@
 # make repro   set up and run the whole pipeline on the embedded default
 # make test    set up and run the tests
 # make lint    set up and run ruff and mypy
+# make bundle  build the explorer's script and style anew (needs node and npm; nobody else does)
 SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
@@ -10,7 +11,7 @@ PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3 python;
 STAMP := $(VENV)/.installed
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: repro test lint format setup clean help
+.PHONY: repro test bundle lint format setup clean help
 .DEFAULT_GOAL := help
 
 help:
@@ -36,6 +37,9 @@ test: $(STAMP)
 
 lint: $(STAMP)
 	@ruff check . && ruff format --check . && mypy
+
+bundle:
+	@cd explorer && npm ci --ignore-scripts --no-audit --no-fund && npm run build
 
 format: $(STAMP)
 	@ruff check --fix . && ruff format .

@@ -25,11 +25,12 @@ STAGES = {
     "seeds": ("stages.commands.seeds", "Check hand-written seed variants, split them by family."),
     "sft": ("stages.sft", "Fine-tune a verifier and a generator of variants."),
     "grpo": ("stages.grpo", "Optimise the generator with the verifier as its reward."),
-    "report": ("stages.report", "Plots and figures of a run."),
+    "report": ("stages.report", "Plots, figures, the explorer and a written report of a run."),
 }
 COMMANDS = {
     "compare": ("stages.commands.compare", "What changed between two subjects, or since an earlier revision."),
     "doctor": ("stages.commands.doctor", "What this machine has, and what the parameters need."),
+    "explore": ("stages.commands.explore", "Open the explorer of the last run, or of a run beside another one."),
     "import": ("stages.commands.import_results", "Results of a harness as a subject, with or without its questions."),
     "power": ("stages.commands.power", "How small a gap a suite could show, and how many items more it would take."),
     "preset": ("stages.commands.preset", "List, show and use prepared parameter sets."),

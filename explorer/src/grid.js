@@ -1,0 +1,45 @@
+// A virtual table by SlickGrid over a list of places: only the rows in sight are elements.
+
+import { SlickGrid } from "slickgrid";
+import { h } from "./dom.js";
+
+export function cell(text, cls = "", title = "") {
+  return h("span", { class: cls, title }, text);
+}
+
+export function column(id, name, width, draw, more = {}) {
+  return { id, name, field: id, width, sortable: true, formatter: (_row, _cell, _value, _column, place) => { const made = draw(place); return made instanceof Node ? made : cell(made); }, ...more };
+}
+
+export const numeric = (id, name, width, draw, more = {}) => column(id, name, width, draw, { cssClass: "num", headerCssClass: "num", ...more });
+
+// `view.order` holds the places; `sorted(id, ascending)` puts them in another order; `open(place)` is called for a row.
+export function table(label, view, columns, { sort, sorted, open }) {
+  const box = h("div", { class: "grid", "aria-label": label });
+  const data = { getLength: () => view.order.length, getItem: (row) => view.order[row] };
+  let grid = null;
+  function show() {
+    grid = new SlickGrid(box, data, columns(), {
+      rowHeight: 30, enableColumnReorder: false, enableCellNavigation: true, nonce: document.body.dataset.nonce, multiColumnSort: false,
+      enableTextSelectionOnCells: true, minRowBuffer: 3,
+      // The library's own way to text is HTML; ours is elements. Whatever else reaches it loses what could be a tag.
+      sanitizer: (text) => String(text).replace(/[<>&"']/g, ""),
+    });
+    grid.setSortColumns([{ columnId: sort.id, sortAsc: sort.ascending }]);
+    grid.onSort.subscribe((_event, { columnId, sortAsc }) => {
+      sorted(String(columnId), sortAsc);
+      update();
+      grid.scrollRowToTop(0);
+    });
+    grid.onClick.subscribe((event, { row }) => { if (!getSelection().toString() && event.target.tagName !== "A") open(view.order[row]); });
+    grid.onKeyDown.subscribe((event, { row }) => { if (event.key === "Enter") { event.preventDefault(); open(view.order[row]); } });
+    update();
+  }
+  function update() {
+    if (!grid) return;
+    grid.invalidateAllRows();
+    grid.updateRowCount();
+    grid.render();
+  }
+  return { element: box, show, update };
+}

@@ -1,0 +1,98 @@
+import { block, labelNote, meta } from "../data.js";
+import { choose, clear, count, csv, h, interval, number, save, signed, small } from "../dom.js";
+import { cell, column, numeric, table } from "../grid.js";
+import { load } from "../select.js";
+import { address, go, keep } from "../state.js";
+
+const WORDS = { ahead: "▲ ahead", behind: "▼ behind", typical: "typical", unsupported: "unsupported", undefined: "undefined" };
+
+export async function compare(state) {
+  const { observer, subject, params } = state;
+  const pairs = meta.observers[observer].changes ?? [];
+  const root = h("section", { class: "view", "aria-labelledby": "compare-title" }, h("h1", { id: "compare-title", tabindex: "-1" }, "Compare"));
+  if (meta.refused) root.append(h("p", { class: "verdict gap" }, meta.refused));
+  if (!pairs.length) {
+    root.append(h("p", { class: "lead" }, "No pair of subjects was compared in this run."), how());
+    return { root };
+  }
+  const k = Math.min(pairs.length - 1, Math.max(0, Number(params.pair ?? 0) || 0));
+  const pair = pairs[k];
+  const [changes, rows] = await Promise.all([block(`changes-${observer}-${k}`), load(observer, subject)]);
+  const view = { order: new Uint32Array(0) };
+  const filter = { q: params.q ?? "", kind: params.kind ?? "", id: (params.sort ?? "relative_p").replace(/^-/, ""), ascending: !(params.sort ?? "").startsWith("-") };
+  const said = h("p", { class: "said", role: "status" });
+  const grid = table("Concepts compared", view, () => columnsOf(changes, rows), {
+    sort: { id: filter.id, ascending: filter.ascending },
+    sorted: (id, ascending) => { Object.assign(filter, { id, ascending }); keep({ sort: (ascending ? "" : "-") + id }); choosePlaces(); },
+    open: (place) => go("concept", {}, rows.concepts.concept[place]),
+  });
+  const names = { first: nameOf(pair.first, pair.first_run), second: nameOf(pair.second, pair.second_run) };
+  const refresh = () => { choosePlaces(); clear(said, `${count(view.order.length)} of ${count(rows.n)} concepts.`); grid.update(); };
+  root.append(
+    h("p", { class: "lead" }, `From ${names.first} to ${names.second}. Difference: mean score on the concept's items, second minus first, with interval and q. Relative: the same against comparable items of the same benchmark and length; ahead or behind where its q < ${meta.about.alpha}.`),
+    headline(changes),
+    h("form", { class: "bar", role: "search", onsubmit: (event) => event.preventDefault() },
+      pairs.length > 1 && choose("Pair", pairs.map((entry, n) => [String(n), `${nameOf(entry.first, entry.first_run)} → ${nameOf(entry.second, entry.second_run)}`]), String(k), (value) => go("compare", { ...params, pair: value })),
+      h("label", { class: "field wide" }, h("span", {}, "Search label or number"), h("input", { type: "search", value: filter.q, oninput: (event) => { filter.q = event.target.value; keep({ q: filter.q }); refresh(); } })),
+      choose("Show", [["", "all supported"], ["any", "only significant"], ["ahead", "ahead only"], ["behind", "behind only"], ["changed", "difference significant"]], filter.kind, (value) => { filter.kind = value; keep({ kind: value }); refresh(); }),
+      h("button", { type: "button", onclick: () => save("compare.csv", "text/csv", csv(exported())) }, "CSV")),
+    said, grid.element, how());
+  refresh();
+  return { root, shown: grid.show };
+
+  function choosePlaces() {
+    const words = filter.q.toLowerCase().split(/\s+/).filter(Boolean);
+    const found = [];
+    for (let place = 0; place < rows.n; place++) {
+      const status = changes.status_names[changes.status[place]];
+      const significant = status === "ahead" || status === "behind";
+      const kept = filter.kind === "any" ? significant : filter.kind === "changed" ? changes.q[place] < meta.about.alpha : filter.kind ? status === filter.kind : significant || status === "typical";
+      if (kept && words.every((word) => rows.lower[place].includes(word) || String(rows.concepts.concept[place]) === word.replace("#", ""))) found.push(place);
+    }
+    const values = filter.id === "concept" ? rows.concepts.concept : changes[filter.id];
+    const sign = filter.ascending ? 1 : -1;
+    const last = (value) => Number(value !== value);
+    view.order = Uint32Array.from(found).sort((a, b) => (filter.id === "label" ? sign * rows.lower[a].localeCompare(rows.lower[b]) : last(values[a]) - last(values[b]) || sign * (values[a] - values[b]) || 0) || a - b);
+  }
+
+  function exported() {
+    const keys = ["difference", "low", "high", "p", "q", "relative", "relative_low", "relative_high", "relative_p", "relative_q", "first", "second", "n_eff", "n", "n_gained", "n_lost"];
+    return [["concept", "label", "status", ...keys], ...Array.from(view.order, (place) => [rows.concepts.concept[place], rows.concepts.label[place], changes.status_names[changes.status[place]], ...keys.map((key) => (Number.isFinite(changes[key][place]) ? Number(changes[key][place].toPrecision(4)) : null))])];
+  }
+}
+
+const nameOf = (slug, run) => `${meta.subjects[slug]?.name ?? slug}${run ? ` (${run})` : ""}`;
+
+function headline(changes) {
+  const number_ = (name) => { const code = changes.status_names.indexOf(name); return code < 0 ? 0 : changes.status.reduce((sum, found) => sum + (found === code), 0); };
+  const changed = changes.q.reduce((sum, q) => sum + (q < meta.about.alpha), 0);
+  return h("p", {}, `${count(changed)} concepts changed at all (q < ${meta.about.alpha}); on ${count(number_("ahead"))} the second is further ahead than elsewhere, on ${count(number_("behind"))} further behind.`);
+}
+
+function columnsOf(changes, rows) {
+  const { concepts } = rows;
+  return [
+    column("concept", "#", 76, (p) => h("a", { href: address("concept", {}, concepts.concept[p]), tabindex: "-1" }, `#${concepts.concept[p]}`)),
+    column("label", "label", 260, (p) => cell(rows.labels[p], "label", labelNote(concepts, p))),
+    column("status", "status", 110, (p) => { const name = changes.status_names[changes.status[p]]; return cell(WORDS[name] ?? name, `status ${name === "behind" ? "gap" : name === "ahead" ? "strength" : ""}`); }),
+    numeric("relative", "relative", 92, (p) => signed(changes.relative[p])),
+    numeric("relative_span", "its interval", 150, (p) => interval(changes.relative_low[p], changes.relative_high[p]), { sortable: false }),
+    numeric("relative_p", "p", 74, (p) => small(changes.relative_p[p])),
+    numeric("relative_q", "q", 74, (p) => small(changes.relative_q[p])),
+    numeric("difference", "difference", 104, (p) => signed(changes.difference[p])),
+    numeric("span", "its interval", 150, (p) => interval(changes.low[p], changes.high[p]), { sortable: false }),
+    numeric("q", "its q", 74, (p) => small(changes.q[p])),
+    numeric("first", "first", 66, (p) => number(changes.first[p])),
+    numeric("second", "second", 70, (p) => number(changes.second[p])),
+    numeric("n_gained", "gained", 70, (p) => count(changes.n_gained[p])),
+    numeric("n_lost", "lost", 62, (p) => count(changes.n_lost[p])),
+    numeric("n_eff", "n_eff", 70, (p) => count(changes.n_eff[p])),
+  ];
+}
+
+function how() {
+  return h("details", { open: !Object.values(meta.observers).some((entry) => entry.changes?.length) }, h("summary", {}, "How to compare others"),
+    h("ul", {},
+      h("li", {}, "Two subjects of one run: name them in params.yaml, ", h("code", {}, "compare: {pairs: [[first, second]]}"), ", and run ", h("code", {}, "dvc repro"), "."),
+      h("li", {}, "This run against another revision: ", h("code", {}, "gapscope explore --against REV"), ". It is refused where the SAE or the items differ: numbers of another dictionary do not compare.")));
+}
