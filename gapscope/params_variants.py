@@ -70,8 +70,8 @@ class VerifierParams(Strict):
         tuned_share: share of the training families that fine-tuning sees.
         stack_share: share of them that the stack's heads learn from: other ones, since a fine-tuned model's
             probabilities are sharper on families that it has seen.
-        likelihoods: of which variants an untuned model's likelihoods are evidence: those that ask for an order, or all.
-            A small model's help with orders only.
+        likelihoods: of which variants an untuned model's likelihoods are evidence: none, those that ask for an order, or
+            all. A small model's add nothing to the rest and take most of the time.
         head: kind of the evidence's classifier.
         folds: into how many parts the training families are cut to give the stack evidence it was not fitted to.
         assembled_weight: weight of seeds put together as a generator's variants are, as a share of the written seeds'.
@@ -79,11 +79,11 @@ class VerifierParams(Strict):
         contrasts: made-up faults of a variant.
     """
 
-    era: FineTuneParams = FineTuneParams(steps=40, layers=10, trained_layers=4)
-    ira: FineTuneParams = FineTuneParams(steps=40, layers=10, trained_layers=4)
+    era: FineTuneParams = FineTuneParams(steps=40, layers=8, trained_layers=4)
+    ira: FineTuneParams = FineTuneParams(steps=40, layers=8, trained_layers=4)
     tuned_share: Annotated[float, Field(gt=0, lt=1)] = 0.5
-    stack_share: Annotated[float, Field(gt=0, lt=1)] = 0.3
-    likelihoods: Literal["orders", "all"] = "orders"
+    stack_share: Annotated[float, Field(gt=0, lt=1)] = 0.2
+    likelihoods: Literal["none", "orders", "all"] = "none"
     head: Literal["forest", "boosting", "logistic"] = "forest"
     folds: Annotated[int, Field(ge=2)] = 5
     assembled_weight: Annotated[float, Field(ge=0)] = 0.3

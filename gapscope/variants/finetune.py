@@ -207,6 +207,8 @@ def _train(lm: LM, rows: list[dict[str, list[int]]], params: FineTuneParams, ste
             data_collator=DataCollatorForLanguageModeling(pad_token_id=pad_id(lm.tokenizer)),
         )
         trainer.train()
+        # Left wrapped, the model would go on to compute as in training, and otherwise than when it is loaded again.
+        trainer.accelerator.unwrap_model(trainer.model, keep_fp32_wrapper=False)
         losses = [(int(entry["step"]), float(entry["loss"])) for entry in trainer.state.log_history if "loss" in entry]
     if not losses or not all(math.isfinite(loss) for _step, loss in losses):
         raise InputError("the loss is not finite", field="sft.learning_rate", fix="lower it")

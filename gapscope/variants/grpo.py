@@ -85,6 +85,7 @@ def optimise(
     with quiet_libraries():
         trainer = _trainer(lm, rows, _reward({item.id: item for item in originals}, judge), params, work.path, seed)
         trainer.train(resume_from_checkpoint=None if last is None else str(last))
+    trainer.accelerator.unwrap_model(trainer.model, keep_fp32_wrapper=False)
     curve = [_point(entry) for entry in trainer.state.log_history if "reward" in entry]
     lm.model.eval().requires_grad_(False)
     zero = sum(round(point["zero_variance"] * params.batch_size / params.num_generations) for point in curve)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from gapscope.variants.tables import VERIFIERS, calibration_points, columns, ver
 from gapscope.variants.verifier import KINDS
 from gapscope.variants.verifier_training import BASELINES, Trained, Workplace, train_verifier
 
+logger = logging.getLogger(__name__)
 HEADLINE = ("accuracy", "balanced_accuracy", "f1", "auroc", "ece_before", "ece_after")
 
 
@@ -51,6 +53,7 @@ def write_generator(seeds_dir: Path, output: Path, place: Workplace) -> dict[str
     pairs = [(entry, originals[entry.item.family]) for entry in seeds if entry.valid]
     examples = [Example(generator_prompt(o, entry.type), generator_completion(entry.item, o, entry.type)) for entry, o in pairs]
     random.Random(stable_hash(place.seed, "order", "generator")).shuffle(examples)
+    logger.info("fine-tuning the generator on %d variants", len(examples))
     tuned = fine_tune(place.model_dir, examples, place.params.generator, seed=place.seed, device=place.device, threads=place.threads)
     with atomic_directory(output) as directory:
         save_model(tuned.lm, directory)

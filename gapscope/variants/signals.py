@@ -62,8 +62,10 @@ def question(item: Item) -> str:
     return f"Question: {item.text}\nAnswer:"
 
 
-def queries(pair: Pair, which: Literal["orders", "all"]) -> list[tuple[str, tuple[str, ...]]]:
-    """Contexts and continuations whose likelihoods :func:`choice_signals` looks up: of orders only, or of any choices."""
+def queries(pair: Pair, which: Literal["none", "orders", "all"]) -> list[tuple[str, tuple[str, ...]]]:
+    """Contexts and continuations whose likelihoods :func:`choice_signals` looks up: of none, orders only, or any choices."""
+    if which == "none":
+        return []
     variant, original = pair.variant, pair.original
     told = passages(variant)
     if told is not None:

@@ -33,6 +33,7 @@ from gapscope.variants.signals import Sources, queries
 
 Kind = Literal["era", "ira", "evidence", "stack"]
 Form = Literal["era", "ira"]
+Which = Literal["none", "orders", "all"]
 KINDS: tuple[Kind, ...] = ("era", "ira", "evidence", "stack")
 FORMS: tuple[Form, ...] = ("era", "ira")
 FILE, VERSION = "verifier.json", 1
@@ -54,22 +55,28 @@ class Evidence:
     """Evidence of pairs, from an untuned model, an encoder, rules and words.
 
     Args:
-        lm: the untuned model.
+        lm: the untuned model; None where ``which`` is ``none``.
         embedder: the sentence encoder, or None.
-        which: likelihoods of ordering variants only (``orders``), or of ``all``.
+        which: likelihoods of no variants, of ordering ones only (``orders``), or of ``all``.
         work_root: where finished batches are kept for a restart.
     """
 
-    def __init__(self, lm: LM, embedder: Embedder | None, which: Literal["orders", "all"], work_root: Path) -> None:
+    def __init__(self, lm: LM | None, embedder: Embedder | None, which: Which, work_root: Path) -> None:
         self._embedder, self._which = embedder, which
-        self.likelihoods = Likelihoods(lm, work_root)
+        self._likelihoods = None if lm is None else Likelihoods(lm, work_root)
 
     def of(self, pairs: Sequence[Pair]) -> tuple[np.ndarray, tuple[str, ...]]:
         """Evidence (pairs, columns) and the columns' names."""
-        self.likelihoods.learn(query for pair in pairs for query in queries(pair, self._which))
+        if self._likelihoods is not None:
+            self._likelihoods.learn(query for pair in pairs for query in queries(pair, self._which))
         if self._embedder is not None:
             self._embedder.learn(text for pair in pairs for text in texts(pair))
-        return evidence_matrix(pairs, Sources(self.likelihoods, self._embedder))
+        return evidence_matrix(pairs, Sources(self._likelihoods, self._embedder))
+
+    def clear(self) -> None:
+        """Remove what was kept for a restart."""
+        if self._likelihoods is not None:
+            self._likelihoods.clear()
 
 
 class Tuned:
@@ -122,7 +129,7 @@ class Settings:
 
     kind: Kind
     form: Form | None
-    likelihoods: Literal["orders", "all"]
+    likelihoods: Which
     heads: Mapping[str, Head]
     stack: Mapping[str, Head]
     temperature: Mapping[str, float]
@@ -200,7 +207,8 @@ class Verifier:
         _require_same(settings.inputs.get("embedder"), embedder_dir, "embedder")
         scratch = Path(tempfile.gettempdir()) / f"gapscope-verifier-{os.getpid()}"
         embedder = None if embedder_dir is None else Embedder(embedder_dir, device)
-        evidence = Evidence(load_lm(model_dir, dtype, device), embedder, settings.likelihoods, scratch)
+        untuned = None if settings.likelihoods == "none" else load_lm(model_dir, dtype, device)
+        evidence = Evidence(untuned, embedder, settings.likelihoods, scratch)
         uses_tuned = settings.form is not None and settings.kind != "evidence"
         tuned = (
             Tuned(load_lm(directory / str(settings.form), dtype, device), settings.form or "ira", scratch, "tuned") if uses_tuned else None
@@ -218,7 +226,7 @@ class Verifier:
         asked = [Pair(*pair) for pair in pairs]
         rows, _names = self._evidence.of(asked)
         tuned = None if self._tuned is None else self._tuned.probabilities(asked)
-        self._evidence.likelihoods.clear()
+        self._evidence.clear()
         if self._tuned is not None:
             self._tuned.likelihoods.clear()
         return self.settings.verdicts(self.settings.combine(probabilities(self.settings.heads, rows), tuned))

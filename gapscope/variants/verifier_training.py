@@ -67,12 +67,16 @@ def train_verifier(seeds_dir: Path, place: Workplace) -> Trained:
     it is the evidence, its heads are then fitted again with the development families among their seeds.
     """
     rows = {name: labelled(*read_split(seeds_dir, name)) for name in SPLITS}
-    lm = load_lm(place.model_dir, fast_dtype(place.device), place.device)
-    evidence = Evidence(lm, Embedder(place.embedder_dir, place.device), place.params.verifier.likelihoods, place.work_root)
+    which = place.params.verifier.likelihoods
+    lm = None if which == "none" else load_lm(place.model_dir, fast_dtype(place.device), place.device)
+    evidence = Evidence(lm, Embedder(place.embedder_dir, place.device), which, place.work_root)
     written, made, names = _blocks(rows, evidence, place)
+    logger.info("evidence: %d measures of %d variants", len(names), sum(len(block.rows) for block in (*written.values(), *made)))
     heads = fit_evidence(written[TRAIN], [block.of(_families(rows[TRAIN])) for block in made], names, place.params.verifier, place.seed)
     parts = _parts(rows[TRAIN], place)
+    logger.info("fine-tuning %s on %d variants", " and ".join(FORMS), len(parts["tuned"]))
     tuned = {form: _Tuning.run(form, parts["tuned"], place) for form in FORMS}
+    logger.info("asking them about %d variants", len(parts["stack"]) + len(rows[DEVELOPMENT]) + len(rows[HELDOUT]))
     judge = _Judges(heads, {form: tuning.judge for form, tuning in tuned.items()})
     form = judge.fit_stack(written[TRAIN], parts["stack"], rows[DEVELOPMENT], written[DEVELOPMENT].evidence)
     compared = judge.all(rows[DEVELOPMENT], written[DEVELOPMENT].evidence)
@@ -94,8 +98,9 @@ def train_verifier(seeds_dir: Path, place: Workplace) -> Trained:
     final = judge.all(rows[HELDOUT], evidence.of([row.pair for row in rows[HELDOUT]])[0])
     scores += [row for kind in KINDS for row in table(kind, HELDOUT, final[kind], rows[HELDOUT], calibrations[kind])]
     scores += _baseline_rows(rows, HELDOUT)
-    for likelihoods in (evidence.likelihoods, *(tuning.judge.likelihoods for tuning in tuned.values())):
-        likelihoods.clear()
+    evidence.clear()
+    for tuning in tuned.values():
+        tuning.judge.likelihoods.clear()
 
     used: Form | None = form if kept == "stack" else kept if kept in FORMS else None
     settings = _settings(kept, used, judge, calibrations[kept], place)

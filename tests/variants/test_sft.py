@@ -100,4 +100,4 @@ def test_made_up_rows_stay_in_their_family_and_fail_one_dimension(made: Path) ->
     faulty = contrasts(together, 1, 2)
     assert all(sum(not holds for holds in row.verdict.values()) == 1 for row in faulty)
     assert {name for row in faulty for name, holds in row.verdict.items() if not holds} == {"tc", "lc", "au"}
-    assert sorted(row.pair.variant.id for row in contrasts(together, 1, 1)) == sorted(row.pair.variant.id for row in together if row.valid)
+    assert len(contrasts(together, 1, 1)) == sum(row.valid for row in together)
