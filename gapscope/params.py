@@ -16,6 +16,7 @@ from gapscope.files import read_text
 from gapscope.params_compare import CompareParams
 from gapscope.params_data import Benchmark, Corpus, HubSource, ItemsParams, LogResults, PackageSource, PathSource, Source, pins_of
 from gapscope.params_faults import first_fault
+from gapscope.params_labels import LabelsParams, LocalModel
 from gapscope.params_observers import Observer, PathSae
 from gapscope.params_robustness import EvaluateParams, FilterParams, GenerateParams
 from gapscope.params_types import Count, Dtype, Positive, Share, Slug, Strict
@@ -190,6 +191,7 @@ class StageParams(Strict):
     coverage: CoverageParams = CoverageParams()
     performance: PerformanceParams = PerformanceParams()
     compare: CompareParams = CompareParams()
+    labels: LabelsParams = LabelsParams()
     cluster: ClusterParams = ClusterParams()
     validity: ValidityParams = ValidityParams()
     variants: VariantsParams = VariantsParams()
@@ -228,6 +230,12 @@ class Params(StageParams):
             used["validity.encoder"] = self.validity.encoder
         if self.variants.enabled:
             used |= {"sft.source": self.sft.source, "sft.embedder": self.sft.embedder}
+        used |= {f"labels.files.{slug}.source": spec.source for slug, spec in self.labels.files.items()}
+        if isinstance(self.labels.llm, LocalModel):
+            used["labels.llm.source"] = self.labels.llm.source
+        for slug in self.labels.files:
+            if slug not in self.observers:
+                raise ValueError(f"labels.files names {slug!r}, which is not under observers: (known: {', '.join(sorted(self.observers))})")
         for first, second in self.compare.pairs:
             for slug in (first, second):
                 if slug not in self.models:

@@ -27,7 +27,17 @@ from gapscope.competency.labels import NO_CONTEXTS, NO_LABEL, Label, common_word
 from gapscope.competency.selection import Selection, select_coverage, select_subject
 from gapscope.errors import InputError
 from gapscope.files import require_file
+from gapscope.labels.write import Evidence, LabelSources, better_labels, name_clusters, write_replies
 from gapscope.params import ClusterParams
+
+KINDS = {
+    "gap": "features of questions on which a model does worse than on comparable ones",
+    "strength": "features of questions on which a model does better than on comparable ones",
+    "lowest": "features of the questions on which a model scores lowest, as chance may have it",
+    "highest": "features of the questions on which a model scores highest, as chance may have it",
+    "coverage": "features that the questions of a suite of benchmarks hardly contain",
+}
+"""What a language model is told of the concepts of each selection."""
 
 
 @dataclass(frozen=True)
@@ -147,12 +157,28 @@ def performance_files(performance: Path) -> dict[str, Path]:
     return {file.stem: file for file in files}
 
 
-def write_clusters(coverage: Path, performance: Path, activations: Path, sae: Path, output: Path, params: ClusterParams) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Inputs:
+    """What the cluster stage reads: outputs of the stages before it, and an SAE in SAELens's own format."""
+
+    coverage: Path
+    performance: Path
+    activations: Path
+    sae: Path
+
+
+def write_clusters(
+    inputs: Inputs, output: Path, params: ClusterParams, sources: LabelSources | None = None, labels_output: Path | None = None
+) -> dict[str, Any]:
     """Select, label, group and name; write the clusters table to ``output`` and return the headline metrics.
 
+    ``sources`` are labels besides keywords; what was published and asked for them goes into the directory ``labels_output``.
+
     Raises:
-        InputError: an input is absent, damaged or of another run.
+        InputError: an input is absent, damaged or of another run, or the language model of ``sources`` cannot be had.
     """
+    coverage, performance, activations, sae = inputs.coverage, inputs.performance, inputs.activations, inputs.sae
+    sources = sources or LabelSources()
     selections = select(coverage, performance_files(performance), params)
     concepts = sorted({concept for selection in selections for concept in selection.concepts})
     rows = read_rows(activations)
@@ -160,11 +186,36 @@ def write_clusters(coverage: Path, performance: Path, activations: Path, sae: Pa
     if concepts and concepts[-1] >= firing.shape[1]:
         message = f"has {firing.shape[1]} concepts, the tables have {concepts[-1] + 1} or more"
         raise InputError(message, file=activations / "firing.npz", fix="give the activations that coverage was computed from")
-    labels = keyword_labels(read_contexts(activations / "contexts.parquet"), concepts, firing, rows.item_ids, params.keywords)
+    contexts = read_contexts(activations / "contexts.parquet")
+    keywords = keyword_labels(contexts, concepts, firing, rows.item_ids, params.keywords)
+    labels, report = better_labels(keywords, Evidence(contexts, firing, rows.item_ids), sources)
     directions = dict(zip(concepts, read_decoder(sae, concepts), strict=True))
     groups = [cluster_selection(selection, labels, directions, params) for selection in selections]
+    groups = rename(selections, groups, labels, sources)
     CLUSTERS.write(output, _columns(selections, groups, labels))
-    return headlines(selections, groups, labels)
+    metrics = headlines(selections, groups, labels)
+    if labels_output is not None:
+        report = write_replies(labels_output, report, sources.replies, sources.asking)
+    return {**metrics, "labels": report} if sources.any else metrics
+
+
+def rename(selections: list[Selection], groups: list[list[Group]], labels: dict[int, Label], sources: LabelSources) -> list[list[Group]]:
+    """The groups with better names, where there are better labels: a group of one is called by its label.
+
+    A group of several that a language model can be asked about has the name and the paragraph that this writes; where there
+    is none, or its reply is unusable, the words that its members share stay.
+    """
+    if not sources.any:
+        return groups
+    several = [(kind, one) for kind, found in enumerate(groups) for one in found if len(one.concepts) > 1 and one.name != NO_CONTEXTS]
+    names: dict[tuple[int, int], str] = {}
+    if sources.replies is not None:
+        asked = [(KINDS[selections[kind].kind], [labels[concept].text for concept in one.concepts]) for kind, one in several]
+        for (kind, one), name in zip(several, name_clusters(asked, sources.replies), strict=True):
+            names |= {} if name is None else {(kind, one.concepts[0]): name}
+    for kind, found in enumerate(groups):
+        names |= {(kind, one.concepts[0]): labels[one.concepts[0]].text for one in found if len(one.concepts) == 1}
+    return [[Group(one.concepts, names.get((kind, one.concepts[0]), one.name)) for one in found] for kind, found in enumerate(groups)]
 
 
 def _columns(selections: list[Selection], groups: list[list[Group]], labels: dict[int, Label]) -> dict[str, list[Any]]:

@@ -11,7 +11,7 @@ from made_activations import random_saliency, write_activations, write_contexts,
 from safetensors.numpy import save_file
 
 from gapscope.artifacts import CLUSTERS, PERFORMANCE, SUITE
-from gapscope.competency.cluster import distances, group, performance_files, read_decoder, write_clusters
+from gapscope.competency.cluster import Inputs, distances, group, performance_files, read_decoder, write_clusters
 from gapscope.competency.coverage import write_coverage
 from gapscope.competency.performance import read_suite, write_performances
 from gapscope.competency.selection import select_coverage, select_subject
@@ -69,7 +69,7 @@ def arguments(run: Path, **changes: Path) -> list[str]:
 
 def test_a_run_is_selected_labelled_grouped_and_named(run, tmp_path):
     inputs = (run / "coverage", run / "performance", run / "activations", run / "sae")
-    metrics = write_clusters(*inputs, tmp_path / "c.parquet", ClusterParams(extremes=6))
+    metrics = write_clusters(Inputs(*inputs), tmp_path / "c.parquet", ClusterParams(extremes=6))
     rows = CLUSTERS.read(tmp_path / "c.parquet").to_pylist()
     gaps = {row["concept"]: row for row in rows if row["subject"] == "one" and row["cluster"].startswith("gap")}
     assert set(gaps) == {0, 1, 2, 3}
@@ -107,7 +107,7 @@ def test_order_of_rows_of_the_inputs_does_not_matter(run, tmp_path):
             order = np.random.default_rng(3).permutation(table.num_rows) if name == "mixed" else np.arange(table.num_rows)
             PERFORMANCE.write(performance / f"{subject}.parquet", table.take(order))
         output = tmp_path / f"{name}.parquet"
-        write_clusters(run / "coverage", performance, run / "activations", run / "sae", output, ClusterParams())
+        write_clusters(Inputs(run / "coverage", performance, run / "activations", run / "sae"), output, ClusterParams())
         outputs.append(output.read_bytes())
     assert outputs[0] == outputs[1]
 
