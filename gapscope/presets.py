@@ -117,11 +117,18 @@ def edited(text: str, change: Callable[[Any], None]) -> str:
     yaml.preserve_quotes = True
     # Left to itself it writes nothing for null, which would change lines that nobody changed.
     yaml.representer.add_representer(type(None), lambda writer, _value: writer.represent_scalar("tag:yaml.org,2002:null", "null"))
+    # It writes 2e-05, which YAML 1.1 takes for a text.
+    yaml.representer.add_representer(float, lambda writer, value: writer.represent_scalar("tag:yaml.org,2002:float", _number(value)))
     document = yaml.load(text)
     change(document)
     stream = io.StringIO()
     yaml.dump(document, stream)
     return stream.getvalue()
+
+
+def _number(value: float) -> str:
+    digits, e, exponent = repr(value).partition("e")
+    return f"{digits}.0e{exponent}" if e and "." not in digits else repr(value)
 
 
 def put(mapping: Any, key: str, value: Any) -> None:

@@ -91,3 +91,10 @@ def test_unknown_preset_and_malformed_preset(tmp_path: Path) -> None:
     (tmp_path / "bad.yaml").write_text("description: x\nmemroy: y\n")
     with pytest.raises(InputError, match=r"bad\.yaml"):
         load_presets(tmp_path)
+
+
+def test_the_variants_preset_trains_its_own_model_and_samples_in_whole_groups() -> None:
+    params = parse_params(apply_preset((ROOT / "params.yaml").read_text(), PRESETS["sage_qwen3_06b"], {}), Path("params.yaml"))
+    assert params.sft.source == "qwen3_06b" and params.sources["qwen3_06b"].repo == "Qwen/Qwen3-0.6B"
+    assert params.grpo.vllm and params.grpo.batch_size % params.grpo.num_generations == 0
+    assert params.sft.generator.trained_layers is None and params.sft.embedder == "minilm"
