@@ -108,6 +108,16 @@ class PathSource(Strict):
 Source = Annotated[PackageSource | HubSource | PathSource, Field(discriminator="kind")]
 
 
+def pins_of(source: PackageSource | HubSource | PathSource) -> list[str]:
+    """What a source's content hangs on: its sha256s, or the revision of a hub repository without one."""
+    match source:
+        case PackageSource():
+            return [package.sha256 for package in source.packages]
+        case HubSource(sha256=None):
+            return [source.revision]
+    return [str(source.sha256)]
+
+
 class TextOptions(Strict):
     """Which columns hold what, in every format; a dot reaches inside an object (``choices.text``).
 

@@ -47,6 +47,8 @@ class PathSae(PublishedSae):
 
     Attributes:
         source: slug under ``sources``.
+        pin: the source's sha256 (of a package: one of its packages'; of a hub repository without one: the revision). It stands
+            here too because what the train-sae stage depends on is this observer's parameters: other files, another pin.
         directory: where cfg.json and sae_weights.safetensors lie inside the source.
         norm_scaling_factor: for an SAE that expects activations of mean norm sqrt(width): that over the mean norm of the
             activations that it was trained on. Its own files do not hold it.
@@ -54,6 +56,7 @@ class PathSae(PublishedSae):
 
     kind: Literal["path"]
     source: Slug
+    pin: str
     directory: str = "."
     norm_scaling_factor: Annotated[float, Field(gt=0)] | None = None
 

