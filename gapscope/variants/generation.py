@@ -183,4 +183,4 @@ def _rate(decisions: Sequence[Decision]) -> dict[str, float]:
         return {"n": 0}
     share = sum(decision.reason is None for decision in decisions) / len(decisions)
     low, high = wilson_interval(share, len(decisions))
-    return {"n": len(decisions), "rate": share, "low": low, "high": high}
+    return {"n": len(decisions), "rate": share, "low": round(low, 6), "high": round(high, 6)}

@@ -60,4 +60,11 @@ def _baseline(credits_earned: Sequence[float], chance: Sequence[float]) -> dict[
         return {"n": 0}
     mean, level = float(np.mean(credits_earned)), float(np.mean(chance))
     low, high = wilson_interval(mean, len(credits_earned))
-    return {"n": len(credits_earned), "accuracy": mean, "low": low, "high": high, "chance": level, "near_chance": low <= level <= high}
+    return {
+        "n": len(credits_earned),
+        "accuracy": mean,
+        "low": round(low, 6),
+        "high": round(high, 6),
+        "chance": level,
+        "near_chance": low <= level <= high,
+    }
