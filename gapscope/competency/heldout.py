@@ -53,7 +53,7 @@ def _groups(study: Study, name: str, slug: str, finding: View, testing: View, n_
     groups: dict[tuple[str, str], IntArray] = {(CALIBRATED, flag): np.flatnonzero(status == code) for flag, code in FLAGS.items()}
     for ranking, order in ((CALIBRATED, finding.sureness), (RAW, finding.raw(study.n_benchmarks))):
         groups |= {(ranking, end): chosen for end, chosen in zip(("lowest", "highest"), ends(order, n_ends), strict=True)}
-    effect = contrast(merge(testing.suite, list(groups.values())), study.performance.confidence)
+    effect = contrast(merge(testing.suite, list(groups.values())), study.performance.confidence, with_p=False)
     rate = _success(testing.units, list(groups.values()), study.performance.confidence)
     outcomes = []
     for place, ((ranking, group), members) in enumerate(groups.items()):
@@ -163,11 +163,11 @@ def left_out(study: Study, features: Features, slug: str, n_ends: int) -> list[O
         inside = study.group_codes == code
         if np.isnan(subject.scores[inside]).all() or np.isnan(subject.scores[~inside]).all():
             continue
-        finding, testing = (view(study, features, subject, chosen) for chosen in (~inside, inside))
+        finding, testing = (view(study, features, subject, chosen, with_p=False) for chosen in (~inside, inside))
         both = finding.tested & testing.tested
         pairs = [("r", correlation(finding.one.adjusted[both], testing.one.adjusted[both]), int(both.sum()))]
         lowest, highest = ends(np.where(both, finding.sureness, np.nan), n_ends)
-        effect = contrast(merge(testing.suite, [lowest, highest]), study.performance.confidence)
+        effect = contrast(merge(testing.suite, [lowest, highest]), study.performance.confidence, with_p=False)
         pairs += [
             (end, float(effect.adjusted[place]), len(side)) for place, (end, side) in enumerate((("lowest", lowest), ("highest", highest)))
         ]

@@ -157,8 +157,8 @@ def pooling_factors(units: Units, n_benchmarks: int) -> FloatArray:
     return factors
 
 
-def contrast(units: Units, confidence: float = 0.95) -> Contrast:
-    """Compare each concept with the strata that its units are in."""
+def contrast(units: Units, confidence: float = 0.95, *, with_p: bool = True) -> Contrast:
+    """Compare each concept with the strata that its units are in; without p, which takes most of the time, p is NaN."""
     n_concepts = units.saliency.shape[1]
     if not len(units.scores):
         undefined = np.full(n_concepts, np.nan)
@@ -175,7 +175,7 @@ def contrast(units: Units, confidence: float = 0.95) -> Contrast:
     expected = (weights.T @ cell_means(units.scores, units.cells)[units.cells]) / safe
     floor = (weights.T @ units.floors) / safe
     low, high = _adjusted_interval(adjusted, error, expected, floor, support, confidence)
-    p = np.where(known, null.p(statistic), np.nan)
+    p = np.where(known, null.p(statistic), np.nan) if with_p else np.full(n_concepts, np.nan)
     return Contrast(adjusted, low, high, error, support, p, null)
 
 

@@ -87,7 +87,7 @@ def carriers(units: Units, feature: int) -> np.ndarray:
 def planted_gaps(study: Study, features: Features, n_draws: int, count: int, drop: float) -> list[Outcome]:
     """Recall and precision over draws, each on another subject's permuted scores in turn."""
     slugs = sorted(study.subjects)
-    views = {slug: view(study, features, study.subjects[slug]) for slug in slugs}
+    views = {slug: view(study, features, study.subjects[slug], with_p=False) for slug in slugs[:n_draws]}
     found: dict[str, list[FloatArray]] = {CALIBRATED: [], RAW: []}
     for draw in range(n_draws):
         one = views[slugs[draw % len(slugs)]]
@@ -124,7 +124,7 @@ def _summary(name: str, ranking: str, rows: list[FloatArray]) -> list[Outcome]:
 
 def permuted_null(study: Study, features: Features, slug: str, n_draws: int) -> list[Outcome]:
     """Any discovery under permuted scores, against alpha; and what the raw intervals would claim of the same scores."""
-    one = view(study, features, study.subjects[slug])
+    one = view(study, features, study.subjects[slug], with_p=False)
     if not one.tested.any():
         return [Outcome(features.name, slug, CALIBRATED, "", "any_discovery"), Outcome(features.name, slug, RAW, "", "outside_mean")]
     counts = null_discoveries(one.one, one.tested, study.performance.alpha, n_draws, study.seed)

@@ -29,7 +29,7 @@ TIED = 0.1
 
 def subsampling(study: Study, features: Features, slug: str, n_draws: int, fraction: float, n_ends: int) -> list[Outcome]:
     """Spread of effects and of raw chi over draws, and what of the rankings' low ends stays in them."""
-    one = view(study, features, study.subjects[slug])
+    one = view(study, features, study.subjects[slug], with_p=False)
     families = np.unique(one.units.families, return_inverse=True)[1]
     n_families = int(families.max()) + 1
     rng = np.random.default_rng([study.seed, 80])
@@ -126,7 +126,7 @@ def ablation(study: Study, features: Features, slug: str, n_draws: int, n_ends: 
     """
     subject = study.subjects[slug]
     half = study.half(0)
-    everything, first, second = (view(study, features, subject, chosen) for chosen in (None, half, ~half))
+    everything, first, second = (view(study, features, subject, chosen, with_p=False) for chosen in (None, half, ~half))
     found: list[Outcome] = []
     for quantity, pairs in (("same_items", [(everything, everything)]), ("other_items", [(first, second), (second, first)])):
         for finding, testing in pairs:

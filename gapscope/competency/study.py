@@ -94,8 +94,9 @@ class View:
 
     @property
     def sureness(self) -> FloatArray:
-        """-log p with the sign of the effect (F): what the calibrated ranking is ordered by; NaN where not tested."""
-        return np.where(self.tested, -np.sign(self.one.adjusted) * np.log(np.maximum(self.one.p, 1e-300)), np.nan)
+        """The effect over its error under the null (F): what the calibrated ranking is ordered by; NaN where not tested."""
+        known = self.tested & (np.nan_to_num(self.one.error) > 0)
+        return np.divide(self.one.adjusted, self.one.error, out=np.full(len(known), np.nan), where=known)
 
     def raw(self, n_benchmarks: int) -> FloatArray:
         """chi_model over units (F), the raw ranking; NaN where not tested."""
@@ -122,18 +123,18 @@ def read_study(
     return Study(suite, ordered, found, list(groups), group_codes, performance, seed)
 
 
-def view(study: Study, features: Features, subject: SubjectScores, chosen: np.ndarray | None = None) -> View:
+def view(study: Study, features: Features, subject: SubjectScores, chosen: np.ndarray | None = None, *, with_p: bool = True) -> View:
     """Compare the features with their strata on the chosen items (I, bool), or on all of them."""
     scores = subject.scores if chosen is None else np.where(chosen, subject.scores, np.nan)
     suite = study.suite
     units = make_units(features.matrix, scores, subject.chance, suite.rows.codes, suite.strata, suite.families)
-    return view_units(study, features, units)
+    return view_units(study, features, units, with_p=with_p)
 
 
-def view_units(study: Study, features: Features, units: Units) -> View:
+def view_units(study: Study, features: Features, units: Units, *, with_p: bool = True) -> View:
     """As :func:`view`, of units that have been made, or made up."""
     pooled = join_families(units, pooling_factors(units, study.n_benchmarks))
-    one = contrast(pooled, study.performance.confidence)
+    one = contrast(pooled, study.performance.confidence, with_p=with_p)
     return View(units, pooled, one, ~features.excluded & (one.support >= study.performance.min_n_eff))
 
 

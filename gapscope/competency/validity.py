@@ -101,7 +101,7 @@ def run_checks(study: Study, others: Others, stability: list[Outcome], params: V
 def _held_out(study: Study, features: Features, slug: str, params: ValidityParams) -> list[Outcome]:
     halves = held_out(study, features, slug, params.splits, params.ends)
     groups = left_out(study, features, slug, params.ends)
-    return halves + groups + [one for one in averaged(groups, group="left_out") if len(study.group_codes)]
+    return halves + groups + (averaged(groups, group="left_out") if len(study.group_codes) else [])
 
 
 def _planted(study: Study, features: Features, params: ValidityParams) -> list[Outcome]:
