@@ -79,8 +79,8 @@ class VerifierParams(Strict):
         contrasts: made-up faults of a variant.
     """
 
-    era: FineTuneParams = FineTuneParams(steps=40, layers=8, trained_layers=4)
-    ira: FineTuneParams = FineTuneParams(steps=40, layers=8, trained_layers=4)
+    era: FineTuneParams = FineTuneParams(steps=30, layers=6, trained_layers=4)
+    ira: FineTuneParams = FineTuneParams(steps=30, layers=6, trained_layers=4)
     tuned_share: Annotated[float, Field(gt=0, lt=1)] = 0.5
     stack_share: Annotated[float, Field(gt=0, lt=1)] = 0.2
     likelihoods: Literal["none", "orders", "all"] = "none"
