@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from transformers import GenerationConfig
 
+from gapscope.errors import InputError
 from gapscope.files import sha256_tree
 from gapscope.labels.replies import Reply
 from gapscope.lm import LM, encode_text, load_lm, pad_id
@@ -43,8 +44,16 @@ class LocalWriter:
         return 1
 
     def reply(self, prompt: str) -> Reply:
-        """The most likely continuation of the prompt, as a chat message where the model has a chat template."""
+        """The most likely continuation of the prompt, as a chat message where the model has a chat template.
+
+        Raises:
+            InputError: prompt and reply together are longer than the model has positions for.
+        """
         ids = self._encode(prompt)
+        longest = self.lm.max_positions
+        if longest is not None and len(ids) + self.params.max_tokens > longest:
+            message = f"a prompt of {len(ids)} tokens and a reply of {self.params.max_tokens} do not fit into {longest} positions"
+            raise InputError(message, field="labels.llm", fix="lower shown, held_out or max_tokens")
         tokenizer = self.lm.tokenizer
         # Built here in full: nothing that a model's own generation_config says of sampling can leak in.
         config = GenerationConfig(
