@@ -96,7 +96,8 @@ class View:
     def sureness(self) -> FloatArray:
         """The effect over its error under the null (F): what the calibrated ranking is ordered by; NaN where not tested."""
         known = self.tested & (np.nan_to_num(self.one.error) > 0)
-        return np.divide(self.one.adjusted, self.one.error, out=np.full(len(known), np.nan), where=known)
+        sureness: FloatArray = np.divide(self.one.adjusted, self.one.error, out=np.full(len(known), np.nan), where=known)
+        return sureness
 
     def raw(self, n_benchmarks: int) -> FloatArray:
         """chi_model over units (F), the raw ranking; NaN where not tested."""
