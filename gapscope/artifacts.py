@@ -273,8 +273,15 @@ CLUSTERS = Table(
         Column("subject", STRING, "subject whose gap or strength it is; null for a coverage gap", nullable=True),
         Column("cluster", STRING, "id of the cluster"),
         Column("label", STRING, "what the concept seems to be about"),
-        Column("label_source", STRING, "keywords, reference (keywords of the reference corpus), llm, or the published label file's name"),
-        Column("label_score", FLOAT, "detection score of the label on held-out contexts", nullable=True),
+        Column(
+            "label_source", STRING, "keywords, reference (keywords of the reference corpus), llm, none, or the published labels' source"
+        ),
+        Column(
+            "label_score",
+            FLOAT,
+            "detection score on held-out contexts: area under the ROC curve of words, or an llm's balanced accuracy",
+            nullable=True,
+        ),
         Column("interpretation", STRING, "name or paragraph of the cluster", nullable=True),
     ),
 )

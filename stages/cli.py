@@ -33,6 +33,7 @@ COMMANDS = {
     "explore": ("stages.commands.explore", "Open the explorer of the last run, or of a run beside another one."),
     "import": ("stages.commands.import_results", "Results of a harness as a subject, with or without its questions."),
     "power": ("stages.commands.power", "How small a gap a suite could show, and how many items more it would take."),
+    "match": ("stages.commands.match", "How far two observers see the same concepts."),
     "preset": ("stages.commands.preset", "List, show and use prepared parameter sets."),
     "summary": ("stages.commands.summary", "What came out of the last run, and where it is."),
     "variants": ("stages.commands.variants", "Show accepted variants beside their originals."),
