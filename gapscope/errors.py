@@ -30,3 +30,9 @@ class InputError(Exception):
         parts = [part for part in (where, self.field, self.message) if part]
         text = ": ".join(parts) + (f" ({self.fix})" if self.fix else "")
         return " ".join(text.split())
+
+
+def reason_of(error: BaseException, longest: int = 200) -> str:
+    """What an error of a library says, on one line and not too long; its kind where it says nothing."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= longest else text[: longest - 1].rstrip() + "…"

@@ -17,7 +17,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as hf_logging
 
-from gapscope.errors import InputError
+from gapscope.errors import InputError, reason_of
 
 logger = logging.getLogger(__name__)
 
@@ -84,17 +84,19 @@ def load_lm(path: Path, dtype: str = "float32", device: str = "auto") -> LM:
     hf_logging.disable_progress_bar()
     where = pick_device(device)
     try:
-        model = AutoModelForCausalLM.from_pretrained(
+        model, loading = AutoModelForCausalLM.from_pretrained(
             path,
             dtype=DTYPES[dtype],
             local_files_only=True,
             trust_remote_code=False,
             use_safetensors=True,
+            ignore_mismatched_sizes=True,
+            output_loading_info=True,
         )
         tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # transformers, tokenizers and safetensors raise a dozen kinds for a damaged file
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise InputError(f"cannot load this model: {reason}", file=path) from error
+        raise InputError(f"cannot load this model: {reason_of(error)}", file=path) from error
+    _check_weights(model, loading, path)
     if not tokenizer.is_fast:
         raise InputError(
             "this tokenizer gives no character offsets",
@@ -127,6 +129,20 @@ def _check_model_dir(path: Path) -> None:
             fix="convert them to safetensors",
         )
     raise InputError("holds no weights (no *.safetensors)", file=path)
+
+
+def _check_weights(model: Any, loading: dict[str, Any], path: Path) -> None:
+    """Refuse weights that are not those of a causal LM of this configuration: transformers draws what it lacks at random."""
+    config = "the configuration (config.json) is of another model, or the files are not all here"
+    for name, found, needed in sorted(tuple(entry) for entry in loading["mismatched_keys"]):
+        raise InputError(f"the weight {name} is {tuple(found)}, needed is {tuple(needed)}", file=path, fix=config)
+    if missing := sorted(loading["missing_keys"]):
+        what = f"a causal language model needs {missing[0]}, which the weights do not hold ({len(missing)} missing)"
+        raise InputError(what, file=path, fix=config)
+    for name, weight in model.named_parameters():
+        if not bool(torch.isfinite(weight).all()):
+            fix = "use float32 or bfloat16, or fetch the weights again"
+            raise InputError(f"the weight {name} holds NaN or infinity as {str(weight.dtype)[6:]}", file=path, fix=fix)
 
 
 def special_ids(tokenizer: Any) -> frozenset[int]:

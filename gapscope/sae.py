@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from sae_lens import SAE
 
-from gapscope.errors import InputError
+from gapscope.errors import InputError, reason_of
 from gapscope.files import read_json, require_file
 from gapscope.lm import LM, check_layer
 from gapscope.sae_config import SCALED, check_config, hook_layer
@@ -86,8 +86,7 @@ def load_sae(path: Path, device: str = "cpu", *, prepend_bos: bool | None = None
     try:
         sae = SAE.load_from_disk(path, device=device, dtype="float32")
     except Exception as error:  # SAELens, torch and safetensors raise a dozen kinds for a damaged file
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise InputError(f"cannot load this SAE: {reason}", file=path) from error
+        raise InputError(f"cannot load this SAE: {reason_of(error)}", file=path) from error
     if norm_scaling_factor is not None:
         if sae.cfg.normalize_activations != SCALED:
             what = f"is given, and the SAE expects {sae.cfg.normalize_activations!r}, not {SCALED}"

@@ -262,3 +262,16 @@ def test_utf16_is_called_by_its_name(tmp_path: Path, encoding: str) -> None:
     message = refusal(file_of(tmp_path, (mark + '{"id": "a"}\n').encode(encoding), "a.jsonl"))
     assert "a.jsonl:1: is UTF-16" in message
     assert "convert the file to UTF-8" in message
+
+
+def test_a_write_that_fails_names_the_file_itself(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(OSError, match=r"file/m\.json'|file'"):
+        write_bytes(tmp_path / "file" / "m.json", b"x")
+    # A limit on the size of files stands for a full disk: the write itself fails, not the opening.
+    child = "import resource, signal, sys\nfrom pathlib import Path\nfrom gapscope.files import write_bytes\n"
+    child += "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\nresource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
+    child += "try:\n    write_bytes(Path(sys.argv[1]), b'x' * 5000)\nexcept OSError as error:\n    print(error.filename)\n"
+    run = subprocess.run([sys.executable, "-c", child, str(tmp_path / "m.bin")], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == str(tmp_path / "m.bin")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]

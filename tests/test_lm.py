@@ -1,7 +1,7 @@
 """Loading a model, text as tokens, the residual stream.
 
 What must hold:
-- weights come from safetensors; pickles, missing files and wrong pairings of model and tokenizer are one-line errors;
+- weights come from safetensors, all of them, finite; pickles, missing files and wrong pairings of model and tokenizer are one-line errors;
 - text is text: strings of control tokens in it never become control tokens, and neither does calling the tokenizer in between;
 - exactly one begin-of-text token where asked for and none where not, whatever the tokenizer's own habit;
 - offsets are character spans of the text; what does not fit is counted;
@@ -11,12 +11,15 @@ What must hold:
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from tiny_lm import save_tiny_lm, tiny_tokenizer
+from transformers import BertConfig, BertModel
 
 from gapscope.errors import InputError
 from gapscope.lm import LM, block_output, blocks, encode_text, forward, load_lm, pad_batch, pad_id, read_residual, replaced_residual
@@ -173,3 +176,45 @@ def test_damaged_weights_and_foreign_tokenizer(tmp_path: Path, tiny_lm_dir: Path
     tiny_tokenizer(vocabulary=420).save_pretrained(foreign)
     with pytest.raises(InputError, match=r"the tokenizer has \d+ tokens and the model's vocabulary 400"):
         load_lm(foreign)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda w: w["model.norm.weight"].fill_(float("nan")), r"the weight model\.norm\.weight holds NaN or infinity as float32"),
+        (lambda w: w.pop("model.layers.1.mlp.up_proj.weight"), r"needs model\.layers\.1\.mlp\.up_proj\.weight, which .* \(1 missing\)"),
+        (
+            lambda w: w.update({"model.layers.1.mlp.up_proj.weight": w["model.layers.1.mlp.up_proj.weight"][:5].clone()}),
+            r"the weight model\.layers\.1\.mlp\.up_proj\.weight is \(5, 32\), needed is \(64, 32\)",
+        ),
+    ],
+)
+def test_weights_that_transformers_would_make_up(
+    tmp_path: Path, tiny_lm_dir: Path, change: Callable[[dict[str, torch.Tensor]], object], words: str
+) -> None:
+    broken = tmp_path / "broken"
+    shutil.copytree(tiny_lm_dir, broken)
+    weights = load_file(broken / "model.safetensors")
+    change(weights)
+    save_file(weights, broken / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(InputError, match=words):
+        load_lm(broken)
+
+
+def test_an_encoder_is_no_causal_model(tmp_path: Path, tiny_lm_dir: Path) -> None:
+    shutil.copytree(tiny_lm_dir, tmp_path / "bert")
+    (tmp_path / "bert" / "model.safetensors").unlink()
+    config = BertConfig(vocab_size=400, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32)
+    BertModel(config).save_pretrained(tmp_path / "bert")
+    with pytest.raises(InputError, match=r"a causal language model needs cls\."):
+        load_lm(tmp_path / "bert")
+
+
+def test_weights_too_large_for_the_precision(tmp_path: Path, tiny_lm_dir: Path) -> None:
+    shutil.copytree(tiny_lm_dir, tmp_path / "large")
+    weights = load_file(tmp_path / "large" / "model.safetensors")
+    weights["model.norm.weight"][0] = 1e30
+    save_file(weights, tmp_path / "large" / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(InputError, match=r"infinity as float16 \(use float32 or bfloat16"):
+        load_lm(tmp_path / "large", dtype="float16")
+    assert load_lm(tmp_path / "large", dtype="bfloat16").n_layers == 3
