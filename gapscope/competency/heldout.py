@@ -42,7 +42,7 @@ def held_out(study: Study, features: Features, slug: str, splits: int, n_ends: i
         views = [view(study, features, subject, half) for half in (first, ~first)]
         for finding, testing in (views, views[::-1]):
             found += _groups(study, features.name, slug, finding, testing, n_ends)
-            found.append(_item_r(features.name, slug, finding, testing))
+            found.append(item_r(features.name, slug, finding, testing))
         found += _agreement(study, features.name, slug, views, split)
     return averaged(found)
 
@@ -76,7 +76,8 @@ def _success(units: Units, groups: list[IntArray], confidence: float) -> tuple[F
     return value, low, high
 
 
-def _item_r(name: str, slug: str, finding: View, testing: View) -> Outcome:
+def item_r(name: str, slug: str, finding: View, testing: View) -> Outcome:
+    """Correlation, inside strata, of the testing half's scores with what the finding half's effects predict of them."""
     effects = _weighed(finding)
     units = testing.suite
     mass = units.saliency @ finding.tested.astype(np.float64)

@@ -154,11 +154,15 @@ CONTROL_COLUMNS = {
     ("", "any_discovery"): "null_any_discovery",
     ("suite", "label_score"): "label_score",
 }
-"""Name in the table of controls of each (group, quantity), calibrated."""
+"""Name in the table of controls of each (group, quantity), calibrated; ``r_chance`` is what r exceeds in 2.5% of permutations."""
+
+NOTHING_FOUND = Outcome("", "", "", "", "")
 
 
 def _control(outcomes: list[Outcome], name: str) -> dict[str, Any]:
     mine = [replace(one, ranking="") for one in outcomes if one.features == name and one.ranking in (CALIBRATED, "")]
     found = {(one.group, one.quantity): one for one in averaged(mine, subject="")}
     numbers = {column: found[key].value for key, column in CONTROL_COLUMNS.items() if key in found and not np.isnan(found[key].value)}
+    if not np.isnan(chance := found.get(("features", "r_shuffled"), NOTHING_FOUND).high):
+        numbers["r_chance"] = chance
     return numbers if numbers.get("n_tested") else {"n_tested": 0}
