@@ -126,7 +126,7 @@ class GrpoParams(Strict):
         vllm: sample with vLLM, which needs a GPU and the package.
     """
 
-    steps: Positive = 12
+    steps: Positive = 10
     num_generations: Annotated[int, Field(ge=2)] = 8
     batch_size: Positive = 8
     learning_rate: Annotated[float, Field(gt=0)] = 5e-5
@@ -138,8 +138,8 @@ class GrpoParams(Strict):
     max_prompt_tokens: Positive = 256
     trained_layers: Positive | None = 8
     max_zero_variance: Positive = 10
-    save_steps: Positive = 6
-    check_families: Positive = 6
+    save_steps: Positive = 5
+    check_families: Positive = 4
     vllm: bool = False
 
     @model_validator(mode="after")
