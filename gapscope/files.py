@@ -161,11 +161,11 @@ def read_json(path: Path) -> Any:
     """Read a JSON file, naming the line of a syntax error, or of a key that its object has already."""
     text = read_text(path)
     try:
-        return json.loads(text, object_pairs_hook=_once)
+        return json.loads(text, object_pairs_hook=once_each)
     except json.JSONDecodeError as error:
         raise InputError(f"not valid JSON: {error.msg}", file=path, line=error.lineno) from error
-    except _RepeatedKeyError as error:
-        line, key = _repeat(text)
+    except RepeatedKeyError as error:
+        line, key = find_repeat(text)
         raise InputError("the key occurs twice in one object", file=path, line=line, field=key, fix=ONE_OF_TWO) from error
     except (RecursionError, ValueError) as error:  # brackets thousands deep, a number of thousands of digits
         raise InputError(f"JSON that cannot be read: {error}", file=path) from error
@@ -174,18 +174,19 @@ def read_json(path: Path) -> Any:
 ONE_OF_TWO = "keep one of the two: which is meant cannot be known"
 
 
-class _RepeatedKeyError(ValueError):
+class RepeatedKeyError(ValueError):
     """A key that its object has already; the value of the one or of the other would be lost."""
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The ``object_pairs_hook`` of every JSON reader: raises RepeatedKeyError where a key is there twice."""
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise _RepeatedKeyError
+        raise RepeatedKeyError
     return found
 
 
-def _repeat(text: str) -> tuple[int, str]:
+def find_repeat(text: str) -> tuple[int, str]:
     """Line and name of the first key that its object has already, in JSON text that is valid up to there."""
     objects: list[set[str]] = []
     for token in re.finditer(r'"(?:[^"\\]|\\.)*"(\s*:)?|[{}]', text):
@@ -212,13 +213,13 @@ def read_jsonl(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         if not line.strip():
             continue
         try:
-            row = json.loads(line, parse_constant=_refuse_constant, object_pairs_hook=_once)
+            row = json.loads(line, parse_constant=_refuse_constant, object_pairs_hook=once_each)
         except json.JSONDecodeError as error:
             fix = "the file may be cut short" if error.pos >= len(line.rstrip()) - 1 else None
             raise InputError(f"not valid JSON: {error.msg}", file=path, line=number, fix=fix) from error
-        except _RepeatedKeyError as error:
+        except RepeatedKeyError as error:
             raise InputError(
-                "the key occurs twice in one object", file=path, line=number, field=_repeat(line)[1], fix=ONE_OF_TWO
+                "the key occurs twice in one object", file=path, line=number, field=find_repeat(line)[1], fix=ONE_OF_TWO
             ) from error
         except (RecursionError, ValueError) as error:
             raise InputError(f"JSON that cannot be read: {error}", file=path, line=number) from error

@@ -16,7 +16,7 @@ def as_list(value: Any) -> list[Any]:
     if isinstance(value, str) and value.strip():
         try:
             value = json.loads(value)
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):
             raise UnusableRowError("unparsable_options") from None
     if value is None or value == "":
         return []

@@ -95,7 +95,7 @@ def _prompt(value: Any) -> str:
     if isinstance(value, str) and value.lstrip().startswith("["):
         try:
             value = json.loads(value)
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):
             return str(value).strip()
     if isinstance(value, list) and value:
         asked = [part for part in value if not isinstance(part, dict) or part.get("role") == "user"]

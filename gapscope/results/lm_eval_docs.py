@@ -63,7 +63,7 @@ def _prompt(value: Any) -> str:
     if isinstance(value, str) and value.lstrip().startswith('[{"'):
         try:
             value = json.loads(value)
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):
             return str(value)
     if isinstance(value, list) and len(value) == 1 and isinstance(value[0], str):
         return _prompt(value[0])

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any, TypeVar, cast
 
 from gapscope.errors import InputError
-from gapscope.files import read_text, require_file
+from gapscope.files import ONE_OF_TWO, RepeatedKeyError, find_repeat, once_each, read_text, require_file
 
 T = TypeVar("T")
 
@@ -54,10 +54,15 @@ def _json_lines(path: Path) -> Iterator[tuple[int, Any]]:
             if not text.strip():
                 continue
             try:
-                value = json.loads(text)
+                value = json.loads(text, object_pairs_hook=once_each)
             except json.JSONDecodeError as error:
                 fix = None if raw.endswith(b"\n") else CUT
                 raise InputError(f"not valid JSON: {error.msg}", file=path, line=number, fix=fix) from error
+            except RepeatedKeyError as error:
+                key = find_repeat(text)[1]
+                raise InputError("the key occurs twice in one object", file=path, line=number, field=key, fix=ONE_OF_TWO) from error
+            except (RecursionError, ValueError) as error:
+                raise InputError(f"JSON that cannot be read: {error}", file=path, line=number) from error
             yield number, value
 
 
@@ -91,7 +96,7 @@ class _Scanner:
 
     def __init__(self, path: Path) -> None:
         self.path, self.text, self.place = path, read_text(path), 0
-        self.decoder = json.JSONDecoder()
+        self.decoder = json.JSONDecoder(object_pairs_hook=once_each)
         self._skip_space()
 
     def _skip_space(self) -> None:
@@ -116,6 +121,12 @@ class _Scanner:
             value, self.place = self.decoder.raw_decode(self.text, self.place)
         except json.JSONDecodeError as error:
             raise InputError(f"not valid JSON: {error.msg}", file=self.path, line=error.lineno, fix=self._cut(error.pos)) from error
+        except RepeatedKeyError as error:
+            line, key = find_repeat(self.text)
+            raise InputError("the key occurs twice in one object", file=self.path, line=line, field=key, fix=ONE_OF_TWO) from error
+        except (RecursionError, ValueError) as error:
+            line = self.text.count("\n", 0, self.place) + 1
+            raise InputError(f"JSON that cannot be read: {error}", file=self.path, line=line) from error
         self._skip_space()
         return value
 
@@ -157,7 +168,7 @@ def zip_json(archive: zipfile.ZipFile, name: str, path: Path, convert: str) -> A
         return json.loads(_unpack_zstd(path, member) if member.compress_type == ZSTD else archive.read(member))
     except NotImplementedError as error:
         raise InputError(f"compression method {member.compress_type} is not known here", file=path, field=name, fix=convert) from error
-    except (zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError, struct.error) as error:
+    except (zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError, RecursionError, struct.error) as error:
         raise InputError(f"damaged: {error}", file=path, field=name, fix=CUT) from error
 
 

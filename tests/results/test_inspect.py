@@ -137,6 +137,8 @@ def test_damaged_logs_are_named(tmp_path: Path) -> None:
     cases = {
         text[: len(text) // 2]: "the file may be cut short",
         "{": "not valid JSON",
+        '{"eval": {},\n "samples": [{"id": 1,\n "epoch": 1,\n "id": 2}]}': "log.json:4: id: the key occurs twice in one object",
+        '{"eval": ' + "[" * 100_000: "JSON that cannot be read",
         '{"eval": 3}': "eval: is missing, or names no task",
         json.dumps({**WHOLE, "samples": []}): "holds no sample",
         json.dumps(inspect_log([inspect_sample(0, "C", id=None)])): "the sample has no id",

@@ -294,6 +294,8 @@ GOOD = json.dumps(choice_row(0))
         (GOOD.encode() + b"\n\x00\n", ":2: holds a NUL byte"),
         (GOOD.encode() + b'\n{"doc": "\xff"}\n', ":2: not UTF-8 at byte 9 of the line"),
         (GOOD.encode() + b"\n3\n", ":2: each line must be a JSON object"),
+        (GOOD.encode() + b"\n" + b"[" * 100_000 + b"\n", ":2: JSON that cannot be read"),
+        (GOOD.encode() + b'\n{"acc": 1.0, "doc": {}, "acc": 0.0}\n', ":2: acc: the key occurs twice in one object"),
         (b'{"doc": {}}\n', ":1: arguments: is missing"),
         (b'{"doc": "text", "arguments": []}\n', ":1: doc: is missing, or of another type"),
         (b"\n\n", "holds no row"),
