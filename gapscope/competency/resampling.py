@@ -43,7 +43,7 @@ def subsampling(study: Study, features: Features, slug: str, n_draws: int, fract
         spreads = {}
         for how, counts in times.items():
             table = effects(counts)[one.tested]
-            spreads[how] = np.nanstd(table, axis=1, ddof=1)
+            spreads[how] = _deviations(table)
             outcomes += _stay(features.name, slug, ranking, how, whole[one.tested], table, error[one.tested], n_ends)
         outcomes += _spread(features.name, slug, ranking, spreads, error[one.tested], n_draws)
     return outcomes
@@ -107,15 +107,28 @@ def _stay(
 
 def _spread(name: str, slug: str, ranking: str, spreads: dict[str, FloatArray], error: FloatArray, n_draws: int) -> list[Outcome]:
     """Median over features of the standard deviation of each kind of draw, and of their ratio."""
-    if not len(error):
-        return [Outcome(name, slug, ranking, "ratio", "subsample_to_bootstrap")]
-    outcomes = [Outcome(name, slug, ranking, how, "deviation", float(np.nanmedian(spread)), n=n_draws) for how, spread in spreads.items()]
-    ratio = float(np.nanmedian(_quotient(spreads["subsample"], spreads["bootstrap"])))
-    outcomes.append(Outcome(name, slug, ranking, "ratio", "subsample_to_bootstrap", ratio, n=n_draws))
+    bootstrap = spreads["bootstrap"]
+    medians = {(how, "deviation"): spread for how, spread in spreads.items()}
+    medians["ratio", "subsample_to_bootstrap"] = _quotient(spreads["subsample"], bootstrap)
     if ranking == CALIBRATED:
-        null = float(np.nanmedian(_quotient(error, spreads["bootstrap"])))
-        outcomes.append(Outcome(name, slug, ranking, "ratio", "null_to_bootstrap", null, n=n_draws))
+        medians["ratio", "null_to_bootstrap"] = _quotient(error, bootstrap)
+    outcomes = []
+    for (group, quantity), values in medians.items():
+        known = values[~np.isnan(values)]
+        value, n = (float(np.median(known)), n_draws) if len(known) else (float("nan"), 0)
+        outcomes.append(Outcome(name, slug, ranking, group, quantity, value, n=n))
     return outcomes
+
+
+def _deviations(table: FloatArray) -> FloatArray:
+    """Standard deviation of each row (F x D) over the draws in which it is defined; NaN where in fewer than two."""
+    known = ~np.isnan(table)
+    count = known.sum(axis=1)
+    filled = np.where(known, table, 0.0)
+    mean = filled.sum(axis=1) / np.maximum(count, 1)
+    squares = (np.where(known, table - mean[:, None], 0.0) ** 2).sum(axis=1)
+    deviations: FloatArray = np.where(count > 1, np.sqrt(squares / np.maximum(count - 1, 1)), np.nan)
+    return deviations
 
 
 def ablation(study: Study, features: Features, slug: str, n_draws: int, n_ends: int) -> list[Outcome]:

@@ -116,8 +116,8 @@ def _described(study: Study, features: Features, words: ItemWords) -> list[Outco
         one = view(study, features, study.subjects[slug])
         tested |= one.tested
         _, _, finding, status = decide(one.one, one.tested, study.performance.alpha, SAME)
-        n = int(one.tested.sum())
-        outcomes.append(Outcome(features.name, slug, CALIBRATED, "suite", "tested", float(n), n=n))
+        n = len(one.tested)
+        outcomes.append(Outcome(features.name, slug, CALIBRATED, "suite", "tested", float(one.tested.sum()), n=n))
         for name, code in (("gaps", GAP), ("strengths", STRENGTH)):
             flagged = status == code
             found = {name: int(flagged.sum()), f"{name}_findings": len(np.unique(finding[flagged]))}

@@ -20,6 +20,7 @@ import scipy.sparse as sp
 from made_studies import made_study, strong_suite
 from made_suites import confounded_suite, null_suite
 
+from gapscope.competency.features import bag_of_words, item_words, metadata
 from gapscope.competency.heldout import correlation, held_out, left_out
 from gapscope.competency.inference import contrast
 from gapscope.competency.intervals import reference
@@ -30,6 +31,8 @@ from gapscope.competency.redundancy import redundancy
 from gapscope.competency.resampling import ablation, subsampling
 from gapscope.competency.study import Features, ends, merge, raw_chi, shuffled, view
 from gapscope.competency.units import cell_means
+from gapscope.competency.validity import Others, metrics_of, run_checks
+from gapscope.params_validity import ValidityParams
 
 
 def by_name(outcomes: list[Outcome]) -> dict[tuple[str, str, str], Outcome]:
@@ -224,3 +227,26 @@ def test_intervals_by_hand():
     assert (value, high - value) == (2.0, pytest.approx(1.96 * np.sqrt(2) / np.sqrt(2)))
     assert np.isnan(correlation(np.array([1.0, 2]), np.array([1.0, 2])))
     assert correlation(np.array([1.0, 2, 4]), np.array([2.0, 4, 8])) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("case", ["constant", "tiny", "no scores in one benchmark", "families of two", "families across benchmarks"])
+@pytest.mark.filterwarnings("error")
+def test_what_cannot_be_computed_is_undefined_and_the_rest_finite(case):
+    made = null_suite(np.random.default_rng(0), n_items=12 if case == "tiny" else 300, n_concepts=20)
+    if case == "constant":
+        made.scores[:] = 0
+    if case == "no scores in one benchmark":
+        made.scores[made.benchmarks == 0] = np.nan
+    study = made_study(made)
+    if case.startswith("families"):
+        codes = np.arange(300) // 2 if case == "families of two" else np.arange(300) % 150
+        items = [replace(item, family=f"f{code}") for item, code in zip(study.items, codes, strict=True)]
+        study = replace(study, suite=replace(study.suite, families=codes), items=items)
+    few = ValidityParams(splits=1, null_draws=4, planted_draws=2, planted_concepts=2, resamples=4)
+    others = Others([metadata(study.items, study.suite.rows.n_tokens), bag_of_words(item_words(study.items), 50)], {})
+    tables = run_checks(study, others, [], few)
+    for outcome in (outcome for outcomes in tables.values() for outcome in outcomes):
+        assert outcome.n > 0 or np.isnan(outcome.value), outcome
+    metrics = metrics_of(tables)
+    assert metrics["other_sae"] == {"calibrated": {"another": {"rank_correlation": {"n": 0}}}}
+    assert (metrics["controls"]["concepts"]["n_tested"] > 0) == (case != "tiny")
