@@ -13,9 +13,9 @@ class OtherSaeParams(Strict):
     """A second, smaller SAE of the same layer; what is not named here is as in train_sae."""
 
     d_sae: Positive = 2048
-    train_tokens: Positive = 60_000
-    heldout_tokens: Positive = 20_000
-    steps: Positive = 250
+    train_tokens: Positive = 40_000
+    heldout_tokens: Positive = 10_000
+    steps: Positive = 200
 
 
 class ValidityParams(Strict):
