@@ -64,7 +64,7 @@ export function forget() {
 }
 
 function base(option) {
-  const text = { color: colour("ink"), fontFamily: "inherit", fontSize: 12 };
+  const text = { color: colour("ink"), fontFamily: getComputedStyle(document.body).fontFamily, fontSize: 12 };
   return {
     animation: false,
     textStyle: text,
@@ -89,7 +89,7 @@ export function axis(more) {
 // Bars over even bins: all in a faint tone, the chosen ones in front.
 export function histogram(label, { low, high, bins, all, chosen, name, format, brushed, range }) {
   const rects = (counts, tone) => ({
-    type: "custom",
+    type: "custom", z: 2, zlevel: 0,
     encode: { x: [0, 1], y: 2 },
     itemStyle: { color: tone },
     data: Array.from(counts, (n, k) => [low + (k * (high - low)) / bins, low + ((k + 1) * (high - low)) / bins, n]),
@@ -105,13 +105,13 @@ export function histogram(label, { low, high, bins, all, chosen, name, format, b
     yAxis: axis({ type: "value", minInterval: 1 }),
     brush: {
       xAxisIndex: 0, brushType: "lineX", throttleType: "debounce", throttleDelay: 60, outOfBrush: { colorAlpha: 1 },
-      brushStyle: { color: `${colour("accent")}22`, borderColor: colour("accent"), borderWidth: 1 }, transformable: true,
+      brushStyle: { color: `${colour("accent")}22`, borderColor: colour("accent"), borderWidth: 1 }, transformable: true, z: 100,
     },
     series: [rects(all, colour("bar-back")), rects(chosen(), colour("bar"))],
   });
   return chart(label, 190, option, (instance) => {
-    instance.dispatchAction({ type: "takeGlobalCursor", key: "brush", brushOption: { brushType: "lineX", brushMode: "single" } });
-    if (range) instance.dispatchAction({ type: "brush", areas: [{ brushType: "lineX", xAxisIndex: 0, coordRange: range }] });
+    instance.dispatchAction({ type: "takeGlobalCursor", key: "brush", brushOption: { brushType: "lineX", brushMode: "single", z: 100 } });
+    if (range) instance.dispatchAction({ type: "brush", areas: [{ brushType: "lineX", xAxisIndex: 0, coordRange: range, z: 100 }] });
     instance.on("brushEnd", ({ areas }) => brushed(areas.length ? areas[0].coordRange : null));
   });
 }
@@ -139,7 +139,7 @@ export function intervals(label, rows, { zero = null, name = "", format = signed
       }),
       series: [
         {
-          type: "custom",
+          type: "custom", z: 2, zlevel: 0,
           data: rows.map((entry, k) => [entry.value, k, entry.low, entry.high, entry.mark]),
           renderItem: (_params, api) => {
             const entry = rows[api.value(1)];

@@ -178,7 +178,7 @@ function tableColumns(view) {
     rows.calibrated && column("status", "status", 112, status),
     filter.measure === "adjusted" && numeric("adjusted", "adjusted", 92, (p) => signed(columns.adjusted[p])),
     filter.measure === "adjusted" && numeric("span", "95% interval".replace("95", String(meta.about.confidence * 100)), 150, (p) => interval(columns.adjusted_low[p], columns.adjusted_high[p]), fixed),
-    rows.calibrated && numeric("q", "q", 64, (p) => small(columns.q[p])),
+    rows.calibrated && numeric("q", "q", 84, (p) => small(columns.q[p])),
     numeric("n_eff", "n_eff", 74, (p) => count(columns.n_eff[p])),
     numeric("n", "items", 70, (p) => count(columns.n[p])),
     numeric("chi_model", "chi_model", 98, (p) => number(columns.chi_model[p])),

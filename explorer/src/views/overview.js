@@ -15,7 +15,7 @@ export async function overview(state) {
     h("h1", { id: "overview-title", tabindex: "-1" }, "What the score of ", name, " hides"),
     facts(observer, subject),
     h("div", { class: "cards" },
-      await worst(rows, name, "worst"), await worst(rows, name, "best"), misses(missing), robust(subject), trust(subject)));
+      await worst(rows, name, "worst"), await worst(rows, name, "best"), misses(missing), robust(subject), trust(observer)));
   return { root };
 }
 
@@ -82,6 +82,6 @@ function robust(subject) {
   return h("article", { class: "card" }, h("h2", {}, "Did the variants break it?"), robustnessLine(subject), h("p", {}, h("a", { href: address("robustness") }, "By type, with questions")));
 }
 
-function trust(subject) {
-  return h("article", { class: "card" }, h("h2", {}, "How far can this be trusted?"), lights(subject, true), h("p", {}, h("a", { href: address("validity") }, "The checks in plain words")));
+function trust(observer) {
+  return h("article", { class: "card" }, h("h2", {}, "How far can this be trusted?"), lights(observer), h("p", {}, h("a", { href: address("validity") }, "The checks in plain words")));
 }

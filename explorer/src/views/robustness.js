@@ -1,6 +1,6 @@
 import { intervals } from "../charts.js";
 import { block, meta } from "../data.js";
-import { choose, clear, count, h, interval, number, percent, signed, small, table } from "../dom.js";
+import { add, choose, clear, count, h, interval, number, percent, signed, small, table } from "../dom.js";
 import { keep } from "../state.js";
 
 const TYPES = {
@@ -30,18 +30,18 @@ export function robustnessLine(subject) {
 export async function robustness(state) {
   const { subject, params } = state;
   const root = h("section", { class: "view", "aria-labelledby": "robustness-title" }, h("h1", { id: "robustness-title", tabindex: "-1" }, "Robustness: the same knowledge asked in another form"));
-  root.append(h("div", {}, robustnessLine(subject)));
+  add(root, robustnessLine(subject));
   if (meta.robustness.absent) {
     root.append(h("p", { class: "lead" }, "Variants are rewritten questions, made by a small generator and checked by rules and a verifier. Where they are switched off (params.yaml, variants.enabled), this view has nothing to show."));
     return { root };
   }
   const found = await block("variants");
   const rows = meta.robustness.rows.filter((row) => row.subject === subject && row.n_variants > 0);
-  if (rows.length) root.append(
+  if (rows.length) add(root,
     h("h2", {}, "Loss by type"),
     intervals(`Accuracy on originals less accuracy on variants, by type, with intervals`, rows.map((row) => ({ name: TYPES[row.subset] ?? row.subset, value: nan(row.rla), low: nan(row.rla_low), high: nan(row.rla_high), tone: row.rla_low > 0 ? "gap" : "bar", note: `${row.n_variants} variants of ${row.n_families} families` })), { zero: 0, name: "loss: right of 0 the variants are harder for the subject" }),
     measures(rows), versus());
-  root.append(h("h2", {}, "Each variant beside its question"), pairs(found.pairs, params), h("h2", {}, "Why candidates were rejected"), rejected(found.rejected, params), quality());
+  add(root, h("h2", {}, "Each variant beside its question"), pairs(found.pairs, params), h("h2", {}, "Why candidates were rejected"), rejected(found.rejected, params), quality());
   return { root };
 }
 
