@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +33,13 @@ def make_explorer_run(root: Path, shape: Shape, texts: tuple[str, ...] = (), wid
     for observer in shape.observers:
         place = artifacts.activations / observer
         _contexts(place / "contexts.parquet", items, shape.n_concepts)
-        write_json(place / "meta.json", {"sae": {"id": (texts or ("sae",))[0], "layer": 3}, "totals": {"n_tokens": 1000, "n_masked": 10, "n_truncated": 0, "fvu": 0.2, "l0": 32.0}})
+        write_json(
+            place / "meta.json",
+            {
+                "sae": {"id": (texts or ("sae",))[0], "layer": 3},
+                "totals": {"n_tokens": 1000, "n_masked": 10, "n_truncated": 0, "fvu": 0.2, "l0": 32.0},
+            },
+        )
         sae = root / "data/sae" / observer
         sae.mkdir(parents=True)
         save_file({"W_dec": rng.normal(size=(shape.n_concepts, width)).astype(np.float32)}, str(sae / "sae_weights.safetensors"))
@@ -50,7 +57,14 @@ def make_explorer_run(root: Path, shape: Shape, texts: tuple[str, ...] = (), wid
 def about_for(shape: Shape, texts: tuple[str, ...] = ()) -> About:
     """What the parameters would say of it."""
     label = texts[0] if texts else ""
-    return About(7, 20.0, 0.05, 0.95, {slug: f"{slug} {label}" for slug in shape.observers}, {slug: f"Model {slug} {label}" for slug in shape.subjects})
+    return About(
+        7,
+        20.0,
+        0.05,
+        0.95,
+        {slug: f"{slug} {label}" for slug in shape.observers},
+        {slug: f"Model {slug} {label}" for slug in shape.subjects},
+    )
 
 
 def _texts(file: Path, texts: tuple[str, ...]) -> list[Item]:
@@ -66,7 +80,10 @@ def _texts(file: Path, texts: tuple[str, ...]) -> list[Item]:
 def _predictions(file: Path, items: list[Item], texts: tuple[str, ...]) -> None:
     table = SCORES.read(file).to_pydict()
     order = {item.id: k for k, item in enumerate(items)}
-    table["prediction"] = [None if score is None else str((order[name] * 7) % 3) if order[name] % 5 or not texts else texts[order[name] % len(texts)] for name, score in zip(table["item_id"], table["score"], strict=True)]
+    table["prediction"] = [
+        None if score is None else str((order[name] * 7) % 3) if order[name] % 5 or not texts else texts[order[name] % len(texts)]
+        for name, score in zip(table["item_id"], table["score"], strict=True)
+    ]
     SCORES.write(file, table)
 
 
@@ -118,20 +135,43 @@ def _by_benchmark(file: Path, benchmarks: list[str], n: int, rng: np.random.Gene
         "status": np.where(n_eff >= 20, "typical", np.where(n_eff > 0, "unsupported", "undefined")),
     }
     columns = {name: np.asarray(column).tolist() for name, column in columns.items()}
-    table = pa.Table.from_pydict({name: columns.get(name, [None] * size) for name in PERFORMANCE.schema.names}, schema=pa.schema([field.with_nullable(True) for field in PERFORMANCE.schema]))
-    table = pa.Table.from_arrays([pa.array(column.to_numpy(zero_copy_only=False), field.type, from_pandas=True) for column, field in zip(table.columns, PERFORMANCE.schema, strict=True)], schema=PERFORMANCE.schema)
-    PERFORMANCE.write(file, pa.concat_tables([suite.cast(PERFORMANCE.schema), table]).sort_by([("benchmark", "ascending"), ("concept", "ascending")]))
+    table = pa.Table.from_pydict(
+        {name: columns.get(name, [None] * size) for name in PERFORMANCE.schema.names},
+        schema=pa.schema([field.with_nullable(True) for field in PERFORMANCE.schema]),
+    )
+    table = pa.Table.from_arrays(
+        [
+            pa.array(column.to_numpy(zero_copy_only=False), field.type, from_pandas=True)
+            for column, field in zip(table.columns, PERFORMANCE.schema, strict=True)
+        ],
+        schema=PERFORMANCE.schema,
+    )
+    PERFORMANCE.write(
+        file, pa.concat_tables([suite.cast(PERFORMANCE.schema), table]).sort_by([("benchmark", "ascending"), ("concept", "ascending")])
+    )
 
 
 def _changes(file: Path, shape: Shape, rng: np.random.Generator) -> None:
     n = shape.n_concepts
     difference = rng.normal(0, 0.1, n)
-    columns = {name: difference for name in ("difference", "relative")} | {"first": np.full(n, 0.4), "second": 0.4 + difference}
+    columns = dict.fromkeys(("difference", "relative"), difference) | {"first": np.full(n, 0.4), "second": 0.4 + difference}
     columns |= {"low": difference - 0.1, "high": difference + 0.1, "relative_low": difference - 0.1, "relative_high": difference + 0.1}
     columns |= {"p": rng.random(n), "q": rng.random(n), "relative_p": np.exp(-np.abs(difference) * 60), "relative_q": rng.random(n)}
     counts = {name: np.full(n, 30) for name in ("n", "n_gained", "n_lost")}
     status = np.where(difference > 0.15, "ahead", np.where(difference < -0.15, "behind", "typical"))
-    CHANGES.write(file, {"subject": [shape.subjects[0]] * n, "other": [shape.subjects[1]] * n, "benchmark": [SUITE] * n, "concept": np.arange(n), "n_eff": np.full(n, 25.0), "status": status.tolist(), **columns, **counts})
+    CHANGES.write(
+        file,
+        {
+            "subject": [shape.subjects[0]] * n,
+            "other": [shape.subjects[1]] * n,
+            "benchmark": [SUITE] * n,
+            "concept": np.arange(n),
+            "n_eff": np.full(n, 25.0),
+            "status": status.tolist(),
+            **columns,
+            **counts,
+        },
+    )
 
 
 def _robustness(data: Path, items: list[Item], subjects: tuple[str, ...], texts: tuple[str, ...]) -> None:
@@ -148,7 +188,15 @@ def _robustness(data: Path, items: list[Item], subjects: tuple[str, ...], texts:
     rows = []
     for subject in subjects:
         for subset in ("all", *types):
-            row = {"subject": subject, "subset": subset, "n_families": 6, "n_variants": 6 if subset == "all" else 3, "n_unscored": 0, "chance_original": 1 / 3, "chance_variant": 1 / 3}
+            row = {
+                "subject": subject,
+                "subset": subset,
+                "n_families": 6,
+                "n_variants": 6 if subset == "all" else 3,
+                "n_unscored": 0,
+                "chance_original": 1 / 3,
+                "chance_variant": 1 / 3,
+            }
             for name in MEASURES:
                 row |= {name: 0.5, f"{name}_low": 0.2, f"{name}_high": 0.8}
             rows.append(row)
@@ -163,16 +211,44 @@ def _robustness(data: Path, items: list[Item], subjects: tuple[str, ...], texts:
         "prediction": [str(item.answer if not item.meta.get("type") else (item.answer + 1) % 3) for _, item in asked],
         "score": [0.0 if item.meta.get("type") else 1.0 for _, item in asked],
     })  # fmt: skip
-    pairs = list(zip(subjects, subjects[1:], strict=False))
-    COMPARISONS.write(place / "comparisons.parquet", {"asked": ["variants"] * len(pairs), "subject": [a for a, _ in pairs], "other": [b for _, b in pairs], "n_families": [6] * len(pairs), "difference": [0.1] * len(pairs), "p": [0.5] * len(pairs), "p_holm": [0.5] * len(pairs)})
+    pairs = list(pairwise(subjects))
+    COMPARISONS.write(
+        place / "comparisons.parquet",
+        {
+            "asked": ["variants"] * len(pairs),
+            "subject": [a for a, _ in pairs],
+            "other": [b for _, b in pairs],
+            "n_families": [6] * len(pairs),
+            "difference": [0.1] * len(pairs),
+            "p": [0.5] * len(pairs),
+            "p_holm": [0.5] * len(pairs),
+        },
+    )
     baseline = {"accuracy": 0.35, "chance": 1 / 3, "n": 6}
     write_json(place / "quality.json", {"subsets": {"all": {"shortcuts": {"longest": baseline}}}, "not_asked": {}})
     (data / "variants").mkdir(exist_ok=True)
     write_items(data / "variants/variants.jsonl", variants)
-    rejected = [{"id": "c1", "type": types[0], "reason": "unparsable", "explanation": extra[0], "text": None, "choices": None, "answer": None, "verdict": None, "completion": extra[0]}]
-    rejected.append({**rejected[0], "id": "c2", "reason": "lc", "text": "A candidate", "choices": ["a", "b"], "answer": 0, "completion": "x"})
+    rejected = [
+        {
+            "id": "c1",
+            "type": types[0],
+            "reason": "unparsable",
+            "explanation": extra[0],
+            "text": None,
+            "choices": None,
+            "answer": None,
+            "verdict": None,
+            "completion": extra[0],
+        }
+    ]
+    rejected.append(
+        {**rejected[0], "id": "c2", "reason": "lc", "text": "A candidate", "choices": ["a", "b"], "answer": 0, "completion": "x"}
+    )
     write_jsonl(data / "variants/rejected.jsonl", rejected)
-    write_json(data / "variants/report.json", {"n_candidates": 8, "n_accepted": 6, "pass_rate": 0.75, "reasons": {"unparsable": 1, "lc": 1, "rule": 0}, "types": {}})
+    write_json(
+        data / "variants/report.json",
+        {"n_candidates": 8, "n_accepted": 6, "pass_rate": 0.75, "reasons": {"unparsable": 1, "lc": 1, "rule": 0}, "types": {}},
+    )
 
 
 def _validity(observers: tuple[str, ...]) -> dict:
@@ -182,16 +258,38 @@ def _validity(observers: tuple[str, ...]) -> dict:
     def each(numbers: dict) -> dict:
         return dict.fromkeys(observers, numbers)
 
-    ranked = {"lowest": {"adjusted": outcome(-0.2)}, "highest": {"adjusted": outcome(0.2)}, "features": {"r": outcome(0.6)}, "gap": {"success": outcome(0.3)}}
+    ranked = {
+        "lowest": {"adjusted": outcome(-0.2)},
+        "highest": {"adjusted": outcome(0.2)},
+        "features": {"r": outcome(0.6)},
+        "gap": {"success": outcome(0.3)},
+    }
     return {
         "held_out": each({"calibrated": ranked}),
-        "planted": each({"calibrated": {"recall": outcome(0.6), "precision": outcome(0.9)}, "raw": {"recall": outcome(0.2), "precision": outcome(0.1)}}),
+        "planted": each(
+            {"calibrated": {"recall": outcome(0.6), "precision": outcome(0.9)}, "raw": {"recall": outcome(0.2), "precision": outcome(0.1)}}
+        ),
         "null": each({"calibrated": {"any_discovery": outcome(0.04)}, "raw": {"outside_mean": outcome(0.5)}}),
-        "subsampling": each({"calibrated": {"bootstrap": {"lowest_stay": outcome(0.4)}, "subsample": {"lowest_stay": outcome(0.8)}, "ratio": {"subsample_to_bootstrap": outcome(0.5)}}}),
-        "ablation": each({"calibrated": {"lowest": {"other_items": outcome(0.02)}, "highest": {"other_items": outcome(-0.02)}}, "random": {"other_items": {"value": 0, "low": -0.01, "high": 0.01, "n": 5}}}),
+        "subsampling": each(
+            {
+                "calibrated": {
+                    "bootstrap": {"lowest_stay": outcome(0.4)},
+                    "subsample": {"lowest_stay": outcome(0.8)},
+                    "ratio": {"subsample_to_bootstrap": outcome(0.5)},
+                }
+            }
+        ),
+        "ablation": each(
+            {
+                "calibrated": {"lowest": {"other_items": outcome(0.02)}, "highest": {"other_items": outcome(-0.02)}},
+                "random": {"other_items": {"value": 0, "low": -0.01, "high": 0.01, "n": 5}},
+            }
+        ),
         "other_sae": each({"calibrated": {"another": {"rank_correlation": {"n": 0}}}}),
         "stability": each({"keywords_same": outcome(0.5), "keywords_others": outcome(0.02), "clusters": outcome(0.3)}),
-        "controls": each({"concepts": {"n_tested": 30, "r": 0.5, "gaps": 3}, "random": {"n_tested": 30, "r": 0.55}, "words": {"n_tested": 0}}),
+        "controls": each(
+            {"concepts": {"n_tested": 30, "r": 0.5, "gaps": 3}, "random": {"n_tested": 30, "r": 0.55}, "words": {"n_tested": 0}}
+        ),
     }
 
 

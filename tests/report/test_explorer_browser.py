@@ -22,7 +22,15 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on PATH")
 
 ROOT = Path(__file__).parents[2]
-QUIET = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run", "--disable-quic")
+QUIET = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+    "--disable-quic",
+)
 VIEWS = ("overview", "concepts", "concept/3", "benchmarks", "clusters", "compare", "robustness", "validity", "about")
 SHAPE = Shape(subjects=("one", "two"), n_concepts=120, n_items=90, n_benchmarks=4)
 
@@ -119,7 +127,9 @@ def test_null_is_a_dash_and_comes_last_in_both_directions(tab) -> None:
         assert shown != "—"
         tab.page.evaluate("document.querySelector('.slick-viewport').scrollTop = 1e9")
         tab.page.wait_for_timeout(300)
-        last = tab.page.evaluate("[...document.querySelectorAll('.slick-row')].sort((a, b) => b.getBoundingClientRect().top - a.getBoundingClientRect().top)[0].querySelectorAll('.slick-cell')[3].textContent")
+        last = tab.page.evaluate(
+            "[...document.querySelectorAll('.slick-row')].sort((a, b) => b.getBoundingClientRect().top - a.getBoundingClientRect().top)[0].querySelectorAll('.slick-cell')[3].textContent"
+        )
         assert last == "—"
 
 
@@ -212,7 +222,9 @@ def test_attacks_are_shown_and_do_nothing(browser, tmp_path) -> None:
             summary.click()
         assert tab.page.locator("main img, main script, main iframe, main b:text('x')").count() == 0, view
     tab.open("concept/3")
-    assert "</script><script>alert(1)</script>" in tab.page.inner_text("main").replace("\n", "") or "<img src=x" in tab.page.inner_text("main")
+    assert "</script><script>alert(1)</script>" in tab.page.inner_text("main").replace("\n", "") or "<img src=x" in tab.page.inner_text(
+        "main"
+    )
     with tab.page.expect_download() as found:
         tab.open("concepts?n=0")
         tab.page.click("button:text('CSV')")
@@ -229,7 +241,9 @@ def test_axe_finds_nothing_serious(browser, made, theme: str) -> None:
     for view in VIEWS:
         tab.open(view)
         found = axe.run(tab.page).response["violations"]
-        serious = [(rule["id"], [node["html"][:120] for node in rule["nodes"]][:3]) for rule in found if rule["impact"] in ("serious", "critical")]
+        serious = [
+            (rule["id"], [node["html"][:120] for node in rule["nodes"]][:3]) for rule in found if rule["impact"] in ("serious", "critical")
+        ]
         assert not serious, view
     tab.context.close()
 

@@ -23,7 +23,14 @@ from gapscope.report.explorer.sources import ExplorerPaths
 from gapscope.report.markdown import escape, write_markdown
 
 SHAPE = Shape(subjects=("one", "two"), n_concepts=30, n_items=60)
-ATTACKS = ("</script><script>alert(1)</script>", "<img src=x onerror=alert(1)>", "<!-- --> ]]> \u2028 ' \" & \\", "=cmd|'/c calc'!A1", "javascript:alert(1)", "\u202eevil 日本語 \U0001f600")
+ATTACKS = (
+    "</script><script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    "<!-- --> ]]> \u2028 ' \" & \\",
+    "=cmd|'/c calc'!A1",
+    "javascript:alert(1)",
+    "\u202eevil 日本語 \U0001f600",
+)
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +83,11 @@ def test_page_holds_what_the_tables_hold(run: ExplorerPaths, page: str) -> None:
     assert concepts["coverage"] == pytest.approx([wanted[SUITE, k] for k in range(30)], rel=5e-4)
     assert cells["coverage"] == pytest.approx([wanted[slug, k] for slug in slugs for k in range(30)], rel=5e-4)
     _header, whole = read_block(page, "performance-obs-one")
-    rows = {row["concept"]: row for row in PERFORMANCE.read(run.artifacts.performance / "obs/one.parquet").to_pylist() if row["benchmark"] == SUITE}
+    rows = {
+        row["concept"]: row
+        for row in PERFORMANCE.read(run.artifacts.performance / "obs/one.parquet").to_pylist()
+        if row["benchmark"] == SUITE
+    }
     for name in ("chi_model", "adjusted", "n_eff", "q"):
         expected = [np.nan if rows[k][name] is None else rows[k][name] for k in range(30)]
         assert whole[name] == pytest.approx(expected, abs=2e-3, rel=1e-3, nan_ok=True), name
@@ -128,7 +139,12 @@ def test_attacks_stay_data(tmp_path: Path) -> None:
     run = make_explorer_run(tmp_path / "run", shape, ATTACKS)
     write_explorer(tmp_path / "e.html", run, about_for(shape, ATTACKS))
     page = (tmp_path / "e.html").read_text(encoding="utf-8")
-    assert "alert(1)" not in re.sub(r'<script type="application/(json|octet-stream)".*?</script>', "", page, flags=re.DOTALL).replace("&lt;", "<").split("<title>")[0]
+    assert (
+        "alert(1)"
+        not in re.sub(r'<script type="application/(json|octet-stream)".*?</script>', "", page, flags=re.DOTALL)
+        .replace("&lt;", "<")
+        .split("<title>")[0]
+    )
     head = page.split("<body")[0]
     assert "<img" not in head
     assert page.count("</script>") == page.count("<script")
