@@ -28,12 +28,32 @@ export function table(label, view, columns, { sort, sorted, open }) {
     grid.setSortColumns([{ columnId: sort.id, sortAsc: sort.ascending }]);
     grid.onSort.subscribe((_event, { columnId, sortAsc }) => {
       sorted(String(columnId), sortAsc);
+      ordered();
       update();
       grid.scrollRowToTop(0);
     });
     grid.onClick.subscribe((event, { row }) => { if (!getSelection().toString() && event.target.tagName !== "A") open(view.order[row]); });
     grid.onKeyDown.subscribe((event, { row }) => { if (event.key === "Enter") { event.preventDefault(); open(view.order[row]); } });
+    describe();
     update();
+  }
+  // What the library leaves out for those who use no mouse or no screen: its focusable boxes get a role that may stand
+  // in a grid, and a column's head can be reached and pressed.
+  function describe() {
+    for (const part of box.querySelectorAll(":scope > div:not(.slick-pane), .grid-canvas")) {
+      part.setAttribute("role", "rowgroup");
+      part.setAttribute("aria-label", `${label}: arrow keys move, Enter opens`);
+    }
+    for (const part of box.querySelectorAll(".slick-pane, .slick-viewport")) part.removeAttribute("tabindex");
+    for (const head of box.querySelectorAll(".slick-header-sortable")) {
+      head.tabIndex = 0;
+      head.addEventListener("keydown", (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); head.click(); } });
+    }
+    ordered();
+  }
+  function ordered() {
+    const [now] = grid.getSortColumns();
+    for (const head of box.querySelectorAll(".slick-header-sortable")) head.setAttribute("aria-sort", head.dataset.id !== now?.columnId ? "none" : now.sortAsc ? "ascending" : "descending");
   }
   function update() {
     if (!grid) return;

@@ -218,8 +218,7 @@ def test_attacks_are_shown_and_do_nothing(browser, tmp_path) -> None:
     tab = Tab(browser, tmp_path / "e.html")
     for view in (*VIEWS, "concept/%3Cimg%20src=x%20onerror=alert(1)%3E", "concepts?q=%3Cscript%3Ealert(1)%3C/script%3E", "<b>x"):
         tab.open(view)
-        for summary in tab.page.locator("main details:not([open]) > summary").all()[:4]:
-            summary.click()
+        tab.page.evaluate("document.querySelectorAll('main details').forEach((details) => { details.open = true; })")
         assert tab.page.locator("main img, main script, main iframe, main b:text('x')").count() == 0, view
     tab.open("concept/3")
     assert "</script><script>alert(1)</script>" in tab.page.inner_text("main").replace("\n", "") or "<img src=x" in tab.page.inner_text(

@@ -174,10 +174,11 @@ function tableColumns(view) {
   const fixed = { sortable: false };
   return [
     column("concept", "#", phone ? 66 : 76, (p) => h("a", { href: address("concept", {}, concepts.concept[p]), tabindex: "-1" }, `#${concepts.concept[p]}`)),
-    column("label", "label", phone ? 150 : 280, (p) => cell(rows.labels[p], "label", labelNote(concepts, p))),
-    rows.calibrated && column("status", "status", 112, status),
+    column("label", "label", phone ? 132 : 280, (p) => cell(rows.labels[p], "label", labelNote(concepts, p))),
+    rows.calibrated && !phone && column("status", "status", 112, status),
     filter.measure === "adjusted" && numeric("adjusted", "adjusted", 92, (p) => signed(columns.adjusted[p])),
     filter.measure === "adjusted" && numeric("span", "95% interval".replace("95", String(meta.about.confidence * 100)), 150, (p) => interval(columns.adjusted_low[p], columns.adjusted_high[p]), fixed),
+    rows.calibrated && phone && column("status", "status", 112, status),
     rows.calibrated && numeric("q", "q", 84, (p) => small(columns.q[p])),
     numeric("n_eff", "n_eff", 74, (p) => count(columns.n_eff[p])),
     numeric("n", "items", 70, (p) => count(columns.n[p])),

@@ -14,7 +14,7 @@ COUNT = 8
 """Neighbours shown of a concept."""
 
 ALL_UP_TO = 8192
-"""In a wider dictionary only the concepts of clusters get neighbours: all pairs would take minutes."""
+"""In a wider dictionary only the concepts of clusters get neighbours, so many at most: all pairs would take minutes."""
 
 _ROWS = 512
 
@@ -37,7 +37,7 @@ def neighbours_block(sae: Path, concepts: np.ndarray, clustered: list[int]) -> B
         raise InputError(f"has {len(weights)} latents, concept {concepts.max()} is asked for", file=path)
     directions = weights[concepts]
     directions /= np.maximum(np.linalg.norm(directions, axis=1, keepdims=True), 1e-12)
-    wanted = np.arange(len(concepts)) if len(concepts) <= ALL_UP_TO else np.flatnonzero(np.isin(concepts, clustered))
+    wanted = np.arange(len(concepts)) if len(concepts) <= ALL_UP_TO else np.flatnonzero(np.isin(concepts, clustered))[:ALL_UP_TO]
     count = min(COUNT, max(len(concepts) - 1, 0))
     nearest, cosine = np.zeros((len(wanted), count), np.int64), np.zeros((len(wanted), count))
     for first in range(0, len(wanted), _ROWS):
@@ -45,7 +45,10 @@ def neighbours_block(sae: Path, concepts: np.ndarray, clustered: list[int]) -> B
         found = directions[rows] @ directions.T
         found[np.arange(len(rows)), rows] = -np.inf
         found = np.round(found, 4)  # so that equals keep the order of their indices, whatever the last bits are
-        order = np.argsort(-found, axis=1, kind="stable")[:, :count]
+        # A rough cut first, as sorting whole rows of a wide dictionary takes long; then by cosine, equals by index.
+        near = np.sort(np.argpartition(-found, min(4 * count, found.shape[1] - 1), axis=1)[:, : 4 * count], axis=1)
+        ranks = np.argsort(-np.take_along_axis(found, near, axis=1), axis=1, kind="stable")[:, :count]
+        order = np.take_along_axis(near, ranks, axis=1)
         nearest[first : first + _ROWS] = order
         cosine[first : first + _ROWS] = np.take_along_axis(found, order, axis=1)
     block = Block()
