@@ -111,7 +111,8 @@ function binned(values, places, low, high) {
   const scale = BINS / (high - low || 1);
   for (const place of places) {
     const value = values(place);
-    if (value === value) bins[Math.min(BINS - 1, Math.max(0, Math.floor((value - low) * scale)))]++;
+    // The ends are those of the supported concepts; what lies beyond has too little support to be drawn at all.
+    if (value >= low && value <= high) bins[Math.min(BINS - 1, Math.floor((value - low) * scale))]++;
   }
   return bins;
 }

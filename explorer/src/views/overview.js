@@ -25,14 +25,19 @@ function facts(observer, subject) {
   const entry = (term, text) => h("div", {}, h("dt", {}, term), h("dd", {}, text));
   return h("dl", { class: "facts" },
     entry("Accuracy, mean over benchmarks", `${percent(row.accuracy ?? NaN)} (${interval(row.low ?? NaN, row.high ?? NaN, percent)}); a blind guess ${percent(row.chance)}`),
-    entry("Suite", `${count(meta.n_items)} items in ${meta.benchmarks.length} benchmarks`),
+    entry("Suite", `${count(meta.n_items)} items in ${meta.benchmarks.length} ${meta.benchmarks.length === 1 ? "benchmark" : "benchmarks"}`),
     entry("Tokens read", `${count(seen.totals.n_tokens)}; ${count(seen.totals.n_masked)} masked, ${count(seen.totals.n_truncated)} cut off`),
     entry("Observer", seen.name),
     entry("SAE", `${count(seen.n_concepts)} concepts at layer ${seen.sae.layer ?? "—"}, ${seen.sae.architecture ?? ""}; FVU ${number(seen.totals.fvu ?? NaN)}, L0 ${number(seen.totals.l0 ?? NaN, 0)}`),
-    entry("Subjects", Object.values(meta.subjects).map((subject) => subject.name).join(", ")),
+    entry("Subjects", subjectsShown()),
     entry("Seed", String(meta.about.seed)),
     entry("Inputs", h("code", { title: meta.digest }, meta.digest.slice(0, 12))),
     meta.commit && entry("Commit", h("code", {}, meta.commit)));
+}
+
+function subjectsShown() {
+  const names = Object.values(meta.subjects).map((subject) => subject.name);
+  return names.length <= 3 ? names.join(", ") : `${names.slice(0, 2).join(", ")} and ${names.length - 2} more`;
 }
 
 async function worst(rows, name, end) {
