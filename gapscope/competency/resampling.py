@@ -148,7 +148,7 @@ def ablation(study: Study, features: Features, slug: str, n_draws: int, n_ends: 
                 for group, members in groups.items():
                     change = _dropped(testing.units, members)
                     n = 0 if np.isnan(change) else len(members)
-                    found.append(Outcome(features.name, slug, ranking, group, quantity, change, change, change, n))
+                    found.append(Outcome(features.name, slug, ranking, group, quantity, change, n=n))
             low, high = _random_drops(testing.units, n_draws, study.seed)
             found.append(Outcome(features.name, slug, "", "random", quantity, 0.0, low, high, n_draws))
     return averaged(found)
