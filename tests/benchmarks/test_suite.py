@@ -54,6 +54,7 @@ def raw_params(limit: int | None = None, **changes: Any) -> dict[str, Any]:
     corpus = {"source": "s", "files": [{"file": "d.jsonl", "column": "body"}], "min_words": 10}
     observer = {"source": "s", "name": "M", "layer": 1, "sae": {"kind": "train"}}
     return {
+        "variants": {"enabled": False},
         "items": {"min_items": 2},
         "sources": sources,
         "benchmarks": {"reader": rows, "asker": yes_no},
