@@ -35,7 +35,9 @@ def first_fault(error: ValidationError, path: Path, raw: Any) -> InputError:
     fault = next((fault for fault in faults if fault["type"] == "extra_forbidden"), faults[0])
     key = _written_key(fault["loc"], raw, absent=fault["type"] == "missing")
     value = fault.get("input")
-    shown = f", is {value!r}" if isinstance(value, (str, int, float, bool, type(None))) else ""
+    # Where an endpoint's address or the name of its key's variable belongs, somebody may have put the key itself.
+    plain = isinstance(value, (str, int, float, bool, type(None))) and not key.startswith("labels.llm.")
+    shown = f", is {value!r}" if plain else ""
     if fault["type"] == "extra_forbidden":
         return InputError("unknown parameter", file=path, field=key, fix=_likely(fault["loc"], raw))
     if fault["type"] == "missing":
