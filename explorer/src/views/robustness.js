@@ -93,7 +93,7 @@ function pairs(list, params) {
   if (!list.length) return h("p", {}, "No variant was accepted.");
   const types = [...new Set(list.map((pair) => pair.type))].sort();
   let [type, verdict, more] = [types.includes(params.type) ? params.type : "", params.answers ?? "", false];
-  const box = h("div", { class: "clusters" });
+  const box = h("div", { class: "pairs" });
   const said = h("p", { class: "said", role: "status" });
   const right = (item) => Object.values(item.answers).map(([, score]) => score);
   const draw = () => {
