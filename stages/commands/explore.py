@@ -15,7 +15,7 @@ from stages.common import PATH, stage_command
 @click.option("--explorer", type=PATH, default=Path("plots/explorer.html"), show_default=True, help="The page that the report stage wrote.")
 @click.option("--data", type=PATH, default=Path("data"), show_default=True, help="Directory of the artifacts, for --against.")
 @click.option("--metrics", type=PATH, default=Path("metrics"), show_default=True, help="Directory of the metrics, for --against.")
-@click.option("--against", metavar="REV", help="Compare every subject with what it was at a git revision.")
+@click.option("--against", "--rev", metavar="REV", help="Compare every subject with what it was at a git revision.")
 @click.option(
     "--output", type=PATH, default=Path(".work/explore/explorer.html"), show_default=True, help="Where the page to be opened is put."
 )
