@@ -90,10 +90,7 @@ def train_verifier(seeds_dir: Path, place: Workplace) -> Trained:
     scores = [row for kind in KINDS for row in table(kind, DEVELOPMENT, compared[kind], rows[DEVELOPMENT], calibrations[kind])]
     scores += _baseline_rows(rows, DEVELOPMENT)
     if kept == "evidence":
-        both = Block(
-            [*rows[TRAIN], *rows[DEVELOPMENT]], np.vstack([written[TRAIN].evidence, written[DEVELOPMENT].evidence]), 1.0
-        )  # every choice is made: the families that it was made on may teach
-        judge.heads = fit_evidence(both, made, names, place.params.verifier, place.seed)
+        judge.heads = _fitted_to_both(written, made, names, place)
         calibrations["evidence"] = judge.heads.calibration
     final = judge.all(rows[HELDOUT], evidence.of([row.pair for row in rows[HELDOUT]])[0])
     scores += [row for kind in KINDS for row in table(kind, HELDOUT, final[kind], rows[HELDOUT], calibrations[kind])]
@@ -103,17 +100,19 @@ def train_verifier(seeds_dir: Path, place: Workplace) -> Trained:
         tuning.judge.likelihoods.clear()
 
     used: Form | None = form if kept == "stack" else kept if kept in FORMS else None
+    report: dict[str, Any] = {"kept": kept, "stack_form": form, "development_auroc": reached, "development_auroc_without": without}
+    report["fine_tuning"] = {name: {"losses": tuning.tuned.losses, **tuning.tuned.counts} for name, tuning in tuned.items()}
+    report["n_rows"] = {name: len(part) for name, part in rows.items()} | {"assembled": len(made[0].rows), "contrasts": len(made[1].rows)}
     settings = _settings(kept, used, judge, calibrations[kept], place)
-    report = {
-        "kept": kept,
-        "stack_form": form,
-        "development_auroc": reached,
-        "development_auroc_without": without,
-        "fine_tuning": {name: {"losses": tuning.tuned.losses, **tuning.tuned.counts} for name, tuning in tuned.items()},
-        "n_rows": {name: len(part) for name, part in rows.items()} | {"assembled": len(made[0].rows), "contrasts": len(made[1].rows)},
-    }
     model = None if used is None else tuned[used].tuned.lm
     return Trained(settings, model, scores, (calibrations[kept].scale(final[kept]), truths(rows[HELDOUT])), report)
+
+
+def _fitted_to_both(written: Mapping[str, Block], made: Sequence[Block], names: tuple[str, ...], place: Workplace) -> EvidenceHeads:
+    """Heads fitted again: once every choice is made, the families that it was made on may teach."""
+    train, development = written[TRAIN], written[DEVELOPMENT]
+    both = Block([*train.rows, *development.rows], np.vstack([train.evidence, development.evidence]), 1.0)
+    return fit_evidence(both, made, names, place.params.verifier, place.seed)
 
 
 def _families(rows: Sequence[Labelled]) -> set[str]:
