@@ -17,18 +17,18 @@ function heldOut(found) {
     light: ["bad", "warn", "good"][held],
     text: `Concepts ranked on half of the questions, measured on the other half: the lowest come out at ${spanned(lowest, signed)}, the highest at ${spanned(highest, signed)} adjusted score; over all concepts the two halves correlate with r ${spanned(r, number)}.`,
     rule,
-    more: groups.length ? table("Success on the other half", ["flagged on one half", ["success on the other", "num"], ["concepts", "num"]], groups.map(([name, outcome]) => [name, spanned(outcome, percent), count(outcome.n)])) : null,
+    more: groups.length ? table("Success on the other half", ["flagged on one half", ["success on the other, chance-corrected", "num"], ["concepts", "num"]], groups.map(([name, outcome]) => [name, spanned(outcome, percent), count(outcome.n)])) : null,
   };
 }
 
 function planted(found) {
-  const rule = "good where at least 80% of what is named truly does worse and half of the planted gaps are found; careful where what is named is right but less is found; poor where less than 80% of what is named is right.";
+  const rule = "good where at least 80% of what is named truly does worse and half of the planted gaps are found; careful where what is named is right but less is found; poor where less than 80% of what is named is right, or none is found.";
   const [recall, precision] = [of(found, "calibrated", "recall"), of(found, "calibrated", "precision")];
   const raw = [of(found, "raw", "recall"), of(found, "raw", "precision")];
   if (!known(recall)) return unanswered(rule);
   const right = !known(precision) || precision.value >= 0.8;
   return {
-    light: right ? (recall.value >= 0.5 ? "good" : "warn") : "bad",
+    light: !right || recall.value === 0 ? "bad" : recall.value >= 0.5 ? "good" : "warn",
     text: `Gaps were planted in shuffled scores: ${spanned(recall, percent)} of them are found${known(precision) ? `, and ${spanned(precision, percent)} of what is named truly does worse` : ", and nothing else is named"}. The raw chi ranking, given as many names, finds ${spanned(raw[0], percent)} and is right in ${spanned(raw[1], percent)}.`,
     rule, more: null,
   };

@@ -18,6 +18,7 @@ export function robustnessLine(subject) {
   const { absent, not_asked: left = {} } = meta.robustness;
   if (absent) return h("p", { class: "verdict" }, absent);
   const row = rowOf(subject, "all");
+  if (meta.robustness.n_pairs === 0) return h("p", { class: "verdict" }, `No variant was accepted of ${count(nan(meta.robustness.report.n_candidates))} candidates, so nothing could be asked.`);
   if (!row) return h("p", { class: "verdict" }, left[subject] ? `${meta.subjects[subject].name} was not asked: ${left[subject]}.` : "No variant was accepted.");
   if (row.oa === null || row.oa === undefined) return h("p", { class: "verdict" }, "No variant could be scored.");
   const told = row.rla_low > 0 ? "The score falls on variants" : row.rla_high < 0 ? "The score is higher on variants" : "No fall is told from chance";
