@@ -45,6 +45,9 @@ FORMS = {
 }
 """The labels of each type's lines, in the order in which they are written."""
 
+KEEPS_CHOICES = ("problem_restatement", "scenario_refinement")
+"""Types whose other choices are the original's, so that those which a completion names all the same are passed over."""
+
 
 @dataclass(frozen=True)
 class ParseFault:
@@ -115,6 +118,8 @@ def _fields(slug: str, completion: str) -> dict[str, list[str]]:
         if match is None:
             raise _FaultError("a line has no label" if line.strip() else "a line is empty")
         label, value = match.group(1), " ".join(match.group(2).split())
+        if label == "Other" and slug in KEEPS_CHOICES:
+            continue
         if label not in FORMS[slug].split(", "):
             raise _FaultError(f"a line says {label}, which this type does not have")
         if not value:

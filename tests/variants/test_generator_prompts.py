@@ -72,6 +72,12 @@ def test_choices_are_kept_where_the_type_keeps_them() -> None:
     assert sorted(negative.choices) == ["Pour tea", "Sand it", "Turn it off"] and gold(negative) == "Sand it"
 
 
+def test_other_choices_are_passed_over_where_the_original_has_them() -> None:
+    lines = "Context: A whistle.\nQuestion: And now?\nAnswer: She turns it off"
+    assert variant("problem_restatement", f"{lines}\nOther: She sings") == variant("problem_restatement", lines)
+    assert "She sings" in variant("causal_inference", f"{lines}\nOther: She sings").choices
+
+
 @pytest.mark.parametrize(
     ("slug", "completion", "reason"),
     [
