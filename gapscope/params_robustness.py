@@ -21,7 +21,7 @@ class GenerateParams(Strict):
         sft_candidates: candidates of each type that the generator before reinforcement writes for the same items, for
             comparison; they never enter the benchmark.
         max_prompt_tokens: source items whose prompt is longer are left out and counted.
-        max_new_tokens: a candidate that has not ended by then is cut, and most often cannot be parsed.
+        max_new_tokens: a candidate that has not ended by then is cut and rejected; what its form puts in counts too.
         temperature, top_p: of sampling.
         dtype: precision of the generator's weights.
         batch_size: candidates written at once; it changes the speed, and in low precision a token now and then.
@@ -32,7 +32,7 @@ class GenerateParams(Strict):
     max_candidates: Positive = 336
     sft_candidates: Count = 8
     max_prompt_tokens: Positive = 256
-    max_new_tokens: Positive = 128
+    max_new_tokens: Positive = 160
     temperature: Annotated[float, Field(gt=0)] = 0.7
     top_p: Annotated[float, Field(gt=0, le=1)] = 0.95
     dtype: Dtype = "bfloat16"

@@ -19,6 +19,7 @@ from gapscope.params_robustness import GenerateParams
 from gapscope.scores import wilson_interval
 from gapscope.variants.filtering import Candidate, Decision, Screen, tally
 from gapscope.variants.generator_prompts import generator_prompt
+from gapscope.variants.guides import Steering, guide, guide_seed
 from gapscope.variants.prompts import Pair, describe
 from gapscope.variants.sampling import Sampling, encode_prompt, sample
 from gapscope.variants.types import TYPES
@@ -115,7 +116,8 @@ class Writer:
         prompts = [encode_prompt(self._lm, generator_prompt(item, slug)) for item, slug, _number in asks]
         # Not of the generator's name: both generators get the same draws, so that they differ by their weights alone.
         seeds = [stable_hash(self._seed, "generate", item.id, slug, number) for item, slug, number in asks]
-        made = sample(self._lm, prompts, seeds, how)
+        steer = Steering(self._lm, [guide(item, slug, guide_seed(self._seed, item, slug, number)) for item, slug, number in asks])
+        made = sample(self._lm, prompts, seeds, how, steer)
         rows = [
             Candidate(f"{item.id}-{slug}-r{number:03d}", item.id, slug, number, self._name, one.text, one.n_tokens, one.ended)
             for (item, slug, number), one in zip(asks, made, strict=True)

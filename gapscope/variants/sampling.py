@@ -9,7 +9,7 @@ between two tokens may take the other one. In float32 that is rare, in bfloat16 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,8 @@ from gapscope.errors import InputError
 from gapscope.lm import LM, encode_text, pad_id
 
 LIKELIEST = 1000
+Steer = Callable[[int, int], int]
+"""From a row and the token drawn for it to the token that it gets."""
 
 
 @dataclass(frozen=True)
@@ -50,12 +52,12 @@ def encode_prompt(lm: LM, prompt: str) -> list[int]:
     return encode_text(lm.tokenizer, prompt, prepend_bos=adds_bos(lm.tokenizer)).ids
 
 
-def sample(lm: LM, prompts: Sequence[list[int]], seeds: Sequence[int], how: Sampling) -> list[Completion]:
+def sample(lm: LM, prompts: Sequence[list[int]], seeds: Sequence[int], how: Sampling, steer: Steer | None = None) -> list[Completion]:
     """What :func:`sample_tokens` writes, as text."""
-    return [_completion(lm, tokens, int(lm.tokenizer.eos_token_id)) for tokens in sample_tokens(lm, prompts, seeds, how)]
+    return [_completion(lm, tokens, int(lm.tokenizer.eos_token_id)) for tokens in sample_tokens(lm, prompts, seeds, how, steer)]
 
 
-def sample_tokens(lm: LM, prompts: Sequence[list[int]], seeds: Sequence[int], how: Sampling) -> list[list[int]]:
+def sample_tokens(lm: LM, prompts: Sequence[list[int]], seeds: Sequence[int], how: Sampling, steer: Steer | None = None) -> list[list[int]]:
     """Continue every prompt by sampling, all in one batch; rows that have ended leave the batch.
 
     A row that has ended holds the end-of-text token last.
@@ -65,6 +67,7 @@ def sample_tokens(lm: LM, prompts: Sequence[list[int]], seeds: Sequence[int], ho
         prompts: token ids, none empty.
         seeds: one a prompt.
         how: lengths and distribution.
+        steer: what a row gets in place of a drawn token; nothing is changed without it.
     """
     end = lm.tokenizer.eos_token_id
     if end is None:
@@ -72,11 +75,13 @@ def sample_tokens(lm: LM, prompts: Sequence[list[int]], seeds: Sequence[int], ho
     draws = [np.random.default_rng(seed).random(how.max_new_tokens) for seed in seeds]
     written: list[list[int]] = [[] for _ in prompts]
     with torch.inference_mode():
-        _decode(lm, prompts, draws, written, how, int(end))
+        _decode(lm, prompts, draws, written, how, int(end), steer)
     return written
 
 
-def _decode(lm: LM, prompts: Sequence[list[int]], draws: list[Any], written: list[list[int]], how: Sampling, end: int) -> None:
+def _decode(
+    lm: LM, prompts: Sequence[list[int]], draws: list[Any], written: list[list[int]], how: Sampling, end: int, steer: Steer | None
+) -> None:
     ids, mask = _left_padded(prompts, pad_id(lm.tokenizer), lm.device)
     alive, cache = list(range(len(prompts))), DynamicCache(config=lm.model.config)
     # Newer releases of transformers call it so; with the old name they warn.
@@ -85,6 +90,8 @@ def _decode(lm: LM, prompts: Sequence[list[int]], draws: list[Any], written: lis
         positions = (mask.cumsum(-1) - 1).clamp(min=0)[:, -ids.shape[1] :]
         output = lm.model(input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=True, logits_to_keep=1, **held)
         tokens = _pick(output.logits[:, -1].float(), [float(draws[row][step]) for row in alive], how)
+        if steer is not None:
+            tokens = [steer(row, token) for row, token in zip(alive, tokens, strict=True)]
         for row, token in zip(alive, tokens, strict=True):
             written[row].append(token)
         kept = [place for place, token in enumerate(tokens) if token != end]
