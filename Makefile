@@ -39,7 +39,7 @@ lint: $(STAMP)
 	@ruff check . && ruff format --check . && mypy
 
 bundle:
-	@cd explorer && npm ci --ignore-scripts --no-audit --no-fund && npm run build
+	@cd gapscope/report/explorer/source && npm ci --ignore-scripts --no-audit --no-fund && npm run build
 
 format: $(STAMP)
 	@ruff check --fix . && ruff format .

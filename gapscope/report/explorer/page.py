@@ -13,7 +13,7 @@ from gapscope.files import dump_json, read_text
 from gapscope.report.explorer.blocks import Block
 
 BUNDLE = Path(__file__).parent / "bundle"
-"""The explorer's script and style, built from explorer/ by `make bundle`, with the licences of what is in them."""
+"""The explorer's script and style, built from source/ by `make bundle`, with the licences of what is in them."""
 
 
 def _source(text: str) -> str:

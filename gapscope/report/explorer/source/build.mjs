@@ -3,7 +3,7 @@
 import { build } from "esbuild";
 import { mkdirSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
 
-const out = "../gapscope/report/explorer/bundle";
+const out = "../bundle";
 mkdirSync(out, { recursive: true });
 const result = await build({
   entryPoints: ["src/main.js"],
