@@ -80,7 +80,9 @@ def _controls(study: Study, key: str, paths: RunPaths, params: Params, device: s
     found.append(bag_of_words(item_words(study.items), width))
     if params.validity.encoder is not None:
         from gapscope.embedder import Embedder
+        from gapscope.threads import use_threads
 
+        use_threads(params.threads)
         encoder = Embedder(paths.raw / params.validity.encoder, device)
         found.append(embedding_clusters(encoder.vectors([item.text for item in study.items]), params.seed))
     else:
