@@ -18,6 +18,7 @@ import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -26,6 +27,9 @@ import scipy.sparse as sp
 import yaml
 
 from gapscope.files import sha256_tree
+
+sys.path.append(str(Path(__file__).parent / "variants"))
+from tiny_models import save_encoder, save_long_lm
 
 ROOT = Path(__file__).parent.parent
 TOPICS = {
@@ -57,10 +61,40 @@ def write_lines(file: Path, rows: list[dict[str, object]]) -> None:
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-def tiny_params(inputs: Path, model: Path) -> dict[str, object]:
+def write_seed_files(directory: Path, families: set[str]) -> None:
+    """Some families of the committed seeds."""
+    directory.mkdir(parents=True)
+    rows = [line for file in sorted((ROOT / "data/seeds").glob("*.jsonl")) for line in file.read_text().splitlines()]
+    (directory / "seeds.jsonl").write_text("".join(row + "\n" for row in rows if json.loads(row)["family"] in families))
+
+
+def shrink_second_half(raw: dict[str, Any]) -> None:
+    """Parameters of the second half that take seconds on a tiny model; all of its code runs."""
+    tune = {"steps": 2, "batch_size": 2, "layers": 2, "trained_layers": 1, "max_tokens": 2000}
+    raw["seeds"] |= {"development": 0.34, "heldout": 0.34}
+    raw["sft"] |= {"source": "tiny_model", "embedder": "tiny_encoder", "generator": tune | {"layers": None}}
+    raw["sft"]["verifier"] |= {"head": "logistic", "stack_share": 0.5, "era": tune, "ira": tune, "folds": 2, "contrasts": 1}
+    raw["grpo"] |= {"steps": 1, "num_generations": 2, "batch_size": 2, "max_new_tokens": 8, "max_prompt_tokens": 2000, "check_families": 1}
+    raw["rewritten"] = ["animals"]
+    raw["generate"] |= {"target_per_type": 1, "round_size": 1, "max_candidates": 14, "sft_candidates": 1, "max_new_tokens": 8}
+    raw["generate"] |= {"max_prompt_tokens": 2000, "dtype": "float32"}
+    raw["validity"] |= {
+        "splits": 1,
+        "ends": 5,
+        "null_draws": 4,
+        "planted_draws": 2,
+        "planted_concepts": 2,
+        "resamples": 4,
+        "stability_draws": 1,
+    }
+    raw["validity"] |= {"encoder": "tiny_encoder", "other_sae": {"d_sae": 64, "train_tokens": 2000, "heldout_tokens": 800, "steps": 10}}
+
+
+def tiny_params(inputs: Path, model: Path, encoder: Path) -> dict[str, object]:
     raw = yaml.safe_load((ROOT / "params.yaml").read_text())
     paths = {
         "tiny_model": model,
+        "tiny_encoder": encoder,
         "animals": inputs / "animals.jsonl",
         "tools": inputs / "tools.jsonl",
         "documents": inputs / "documents.jsonl",
@@ -86,9 +120,7 @@ def tiny_params(inputs: Path, model: Path) -> dict[str, object]:
     }
     raw["extract_activations"] |= {"max_tokens": 32, "reference_tokens": 1000, "max_fvu": 5.0}
     raw["performance"] |= {"min_n_eff": 3.0}
-    # Their tests train on a tiny model themselves; here they show that a pipeline with them off runs through.
-    raw["variants"] = {"enabled": False}
-    raw["sft"] |= {"source": "tiny_model", "embedder": "tiny_model"}
+    shrink_second_half(raw)
     return raw
 
 
@@ -113,7 +145,7 @@ class Repository:
 
 
 @pytest.fixture(scope="module")
-def repository(tmp_path_factory: pytest.TempPathFactory, tiny_lm_dir: Path) -> Repository:
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
     base = tmp_path_factory.mktemp("pipeline")
     inputs, path = base / "inputs", base / "repo"
     for topic in ("animals", "tools"):
@@ -125,11 +157,14 @@ def repository(tmp_path_factory: pytest.TempPathFactory, tiny_lm_dir: Path) -> R
     ]
     write_lines(inputs / "documents.jsonl", documents)
     path.mkdir()
+    write_seed_files(path / "data/seeds", {f"{domain}_00{k}" for domain in ("everyday", "work") for k in (1, 2, 3, 4)})
     for name in ("gapscope", "stages"):
         shutil.copytree(ROOT / name, path / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("dvc.yaml", ".gitignore", ".dvcignore", ".gitattributes"):
         shutil.copy(ROOT / name, path / name)
-    (path / "params.yaml").write_text(yaml.safe_dump(tiny_params(inputs, tiny_lm_dir), sort_keys=False))
+    (path / "params.yaml").write_text(
+        yaml.safe_dump(tiny_params(inputs, save_long_lm(base / "model"), save_encoder(base / "encoder")), sort_keys=False)
+    )
     repository = Repository(path)
     repository.run("git", "init", "-q", "-b", "main")
     repository.run("dvc", "init", "-q")
@@ -159,6 +194,16 @@ def test_dvc_dag_has_the_order_of_the_paper(repository: Repository) -> None:
         assert f'"{earlier}" -> "{later}"' in edges
 
 
+def test_the_second_half_follows_from_seeds_to_evaluate(repository: Repository) -> None:
+    edges = repository.run("dvc", "dag", "--dot")
+    for earlier, later in pairwise(["seeds", "sft", "grpo", "generate", "filter", "evaluate"]):
+        assert f'"{earlier}" -> "{later}"' in edges
+    counts = {name: json.loads((repository.path / f"metrics/{name}.json").read_text()) for name in ("generate", "filter", "evaluate")}
+    assert counts["generate"]["n_candidates"] == counts["filter"]["n_candidates"] == 14
+    assert counts["generate"]["n_accepted"] == counts["filter"]["n_accepted"] == counts["evaluate"]["n_variants"]
+    assert (repository.path / "data/robustness/export/datasets/README.md").is_file()
+
+
 def test_metrics_hold_finite_numbers_only(repository: Repository) -> None:
     shown = json.loads(repository.run("dvc", "metrics", "show", "--json"))[""]["data"]
     assert {name.split("/")[1].removesuffix(".json") for name in shown} >= {
@@ -169,6 +214,13 @@ def test_metrics_hold_finite_numbers_only(repository: Repository) -> None:
         "coverage",
         "performance",
         "cluster",
+        "seeds",
+        "sft",
+        "grpo",
+        "generate",
+        "filter",
+        "evaluate",
+        "validity",
     }
 
     def walk(value: object, key: str) -> None:
@@ -203,8 +255,11 @@ def test_plots_and_params_diff(repository: Repository) -> None:
 
 
 def test_experiment_and_metrics_diff(repository: Repository) -> None:
-    repository.run("dvc", "exp", "run", "-n", "layer0", "-S", "observers.tiny.layer=0")
+    repository.run("dvc", "exp", "run", "-n", "layer0", "-S", "observers.tiny.layer=0", "-S", "variants.enabled=false")
     try:
+        # With the second half off its stages still run, and leave the reason.
+        for output in ("verifier", "generator", "candidates", "variants", "robustness"):
+            assert "variants.enabled" in json.loads((repository.path / f"data/{output}/report.json").read_text())["off"]
         difference = json.loads(repository.run("dvc", "metrics", "diff", "--json", "HEAD"))
         assert any("train_sae" in name for name in difference)
         assert "layer0" in repository.run("dvc", "exp", "show", "--csv")
