@@ -39,6 +39,9 @@ def check(tmp_path: Path, raw: Any) -> str:
 def test_committed_params_are_valid_and_equal_to_the_defaults_of_the_stages() -> None:
     params = load_params(ROOT / "params.yaml")
     defaults = StageParams()
+    # Outside a repository there is no source of an encoder, and no second SAE to train.
+    validity = params.validity.model_copy(update={"encoder": None, "other_sae": None})
+    params = params.model_copy(update={"validity": validity})
     for name in StageParams.model_fields:
         assert getattr(params, name) == getattr(defaults, name), f"{name}: params.yaml and the class differ"
 
