@@ -21,6 +21,8 @@ class GenerateParams(Strict):
         sft_candidates: candidates of each type that the generator before reinforcement writes for the same items, for
             comparison; they never enter the benchmark.
         max_prompt_tokens: source items whose prompt is longer are left out and counted.
+        guided: whether the fixed parts of a form are put in (:mod:`gapscope.variants.guides`), as a small model needs it;
+            otherwise the generator writes all by itself.
         max_new_tokens: a candidate that has not ended by then is cut and rejected; what its form puts in counts too.
         temperature, top_p: of sampling.
         dtype: precision of the generator's weights.
@@ -32,7 +34,8 @@ class GenerateParams(Strict):
     max_candidates: Positive = 336
     sft_candidates: Count = 8
     max_prompt_tokens: Positive = 256
-    max_new_tokens: Positive = 160
+    guided: bool = True
+    max_new_tokens: Positive = 256
     temperature: Annotated[float, Field(gt=0)] = 0.7
     top_p: Annotated[float, Field(gt=0, le=1)] = 0.95
     dtype: Dtype = "bfloat16"

@@ -61,9 +61,10 @@ INTRODUCTION = (
 )
 MAKING = (
     "A small generator, fine-tuned on hand-written families and then by reinforcement with a verifier's probability as reward, wrote\n"
-    "candidates in set forms: labels, and what is taken over from the original and not invented, were put in for it\n"
-    "(of `critical_testing` everything). Rules of each type, the verifier and a search for duplicates removed some of them. No person\n"
-    "has read them all."
+    "candidates. Unless `generate.guided` was false, they are in set forms: labels, and what is taken over from the original and not\n"
+    "invented, were put in for it; `problem_restatement`, `negative_transformation`, `critical_testing` and `sentence_ordering` are then\n"
+    "made by rule throughout. Rules of each type, the verifier and a search for duplicates removed some of them. No person has read\n"
+    "them all."
 )
 LIMITS = (
     "- A verifier that is right only in part lets wrong variants pass. Read its figures above beside the pass rate that it awards,\n"

@@ -19,7 +19,7 @@ from gapscope.params_robustness import GenerateParams
 from gapscope.scores import wilson_interval
 from gapscope.variants.filtering import Candidate, Decision, Screen, tally
 from gapscope.variants.generator_prompts import generator_prompt
-from gapscope.variants.guides import Steering, guide, guide_seed
+from gapscope.variants.guides import Steering, guide, guide_seed, suits
 from gapscope.variants.prompts import Pair, describe
 from gapscope.variants.sampling import Sampling, encode_prompt, sample
 from gapscope.variants.types import TYPES
@@ -86,13 +86,15 @@ def pick_sources(
 def plan_round(sources: Sequence[Item], number: int, accepted: Counter[str], budget: int, params: GenerateParams) -> list[Ask]:
     """What to ask for in a round: the next ``round_size`` items, of every type that is short of its target, within the budget.
 
-    All types go through the items in one order, so that families get several variants; after the last item comes the
-    first again, with other draws. Where the budget ends inside a round, each type gets the same number of items.
+    All types go through the items in one order, so that families get several variants; guided writing passes over those that
+    do not suit the type, as long as one does. After the last item comes the first again, with other draws. Where the budget
+    ends inside a round, each type gets the same number of items.
     """
     short = [slug for slug in TYPES if accepted[slug] < params.target_per_type]
     size = min(params.round_size, budget // len(short)) if short else 0
     start = number * params.round_size
-    return [(sources[(start + k) % len(sources)], slug, number) for slug in short for k in range(size)]
+    suited = {slug: [item for item in sources if params.guided and suits(item, slug)] or sources for slug in short}
+    return [(suited[slug][(start + k) % len(suited[slug])], slug, number) for slug in short for k in range(size)]
 
 
 class Writer:
@@ -116,8 +118,8 @@ class Writer:
         prompts = [encode_prompt(self._lm, generator_prompt(item, slug)) for item, slug, _number in asks]
         # Not of the generator's name: both generators get the same draws, so that they differ by their weights alone.
         seeds = [stable_hash(self._seed, "generate", item.id, slug, number) for item, slug, number in asks]
-        steer = Steering(self._lm, [guide(item, slug, guide_seed(self._seed, item, slug, number)) for item, slug, number in asks])
-        made = sample(self._lm, prompts, seeds, how, steer)
+        guides = [guide(item, slug, guide_seed(self._seed, item, slug, number)) for item, slug, number in asks]
+        made = sample(self._lm, prompts, seeds, how, Steering(self._lm, guides) if self._params.guided else None)
         rows = [
             Candidate(f"{item.id}-{slug}-r{number:03d}", item.id, slug, number, self._name, one.text, one.n_tokens, one.ended)
             for (item, slug, number), one in zip(asks, made, strict=True)
@@ -139,8 +141,7 @@ def generate(
         found.n_verified_tokens += sum(_verified(d, originals[d.candidate.original], count) for d in decisions)
         found.n_rounds += 1
         logger.info("round %d: %s", found.n_rounds, ", ".join(f"{slug} {accepted[slug]}" for slug in TYPES))
-    compared = set(list(dict.fromkeys(item.id for item, _slug, _number in first))[: params.sft_candidates])
-    asks = [ask for ask in first if ask[0].id in compared]
+    asks = [ask for slug in TYPES for ask in [each for each in first if each[1] == slug][: params.sft_candidates]]
     found.before = new_screen().decide(before.write(asks)) if asks else []
     return found
 

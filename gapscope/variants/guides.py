@@ -1,40 +1,109 @@
 """What a completion's form already settles: the labels, and what is taken over from the original and not invented.
 
-A small model writes a good line more often than a well-formed set of lines. So its writing is guided: at the start and at
-the end of every line the next fixed text is put in, and the model goes on from there. What is fixed, by type:
+A small model writes a good line more often than a well-formed set of lines, and a line that it need not write cannot be
+wrong. So its writing is guided: at the start and at the end of every line the next fixed text is put in, and the model
+goes on from there. For an original with a context and one of the questions in WORDINGS, by type:
 
-- problem_restatement: where the original has a context, the frame in which it and the question are told; and how the
-  right answer begins, so that it is said at more length.
-- reverse_conversion: that the answer to the original's question is told; which situation it fits is asked, and the
-  original's context is the one. Invented are the other situations.
-- causal_inference: what explains that answer is asked, and the original's context does. Invented are the other reasons.
-- sentence_ordering: four labels; the first sentences are those of the original's context, two at most.
-- scenario_refinement: the answer, one of the original's wrong choices, and the original's question.
-- negative_transformation: how the question begins, and the answer, one of the original's wrong choices.
+- problem_restatement: everything. The context stays, the question is asked in other words, the right answer is kept.
+- negative_transformation: everything. Which choice is least likely is asked; the answer is one of the original's wrong choices.
 - critical_testing: everything; whether "none of the above" is right is drawn.
+- reverse_conversion: what came of it is told, and in which situation that is most likely is asked; the original's context
+  is the one. Invented are the other situations.
+- causal_inference: what came of it is told, and what explains it is asked; the original's context does. Invented are the
+  other reasons. An original that itself asks for a reason does not suit.
+- scenario_refinement: the answer, one of the original's wrong choices, the original's question, and its context, which goes
+  on: "But then". Invented is what happens then. Only originals that ask for a feeling suit: of other questions, a small model
+  hardly ever wrote what makes a wrong choice right.
+- sentence_ordering: everything, for an original that tells a story of three to five sentences: these, in their order.
 
-Without a context to take over, reverse_conversion has its labels only, and causal_inference a question that begins with
-"Why" too.
+Invented lines begin with the person asked about, where the context names that person. An original that does not suit a
+type (:func:`suits`) is passed over for it as long as another does. Where it is used all the same, more is left to the
+model: the labels, and of what is above only what the original has.
 What is drawn comes from the seed and the item alone.
 """
 
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from gapscope.files import stable_hash
 from gapscope.items import Item
 from gapscope.lm import LM
-from gapscope.variants.generator_prompts import NOTA_RIGHT, NOTA_WRONG
+from gapscope.variants.generator_prompts import MIN_SENTENCES, NOTA_RIGHT, NOTA_WRONG
 from gapscope.variants.stems import sentences, split_stem
 from gapscope.variants.types import gold
 
-N_SENTENCES, N_TAKEN = 4, 2
-REPLY = "Which is the best reply, when this is the case?"
-FITS = "Which of these situations does that answer fit?"
+N_SENTENCES, N_TAKEN, MAX_TOLD = 4, 2, 5
+"""Sentences of an ordering that the model goes on with, those taken over then, and most of a story that is told whole."""
+FITS = "In which of these situations is that most likely?"
+EXPLAINS = "Which of these explains why?"
 LEAST = "Which of these is the least likely"
+
+
+@dataclass(frozen=True)
+class Wording:
+    """Other ways to put a question about a person.
+
+    Attributes:
+        pattern: the question; its group is the person.
+        again: the same question in other words.
+        least: the question for the least likely choice.
+        told: the question with its right answer, as a statement.
+        about: what it asks for, where a type needs to know: a reason or a feeling.
+    """
+
+    pattern: str
+    again: str
+    least: str
+    told: str
+    about: Literal["", "reason", "feeling"] = ""
+
+
+WORDINGS = (
+    Wording(
+        r"What will (.+) want to do next\?",
+        "What is {who} most likely to want to do after this?",
+        "What is {who} least likely to want to do after this?",
+        "{who} wanted to do this next: {right}.",
+    ),
+    Wording(
+        r"Why did (.+) do this\?",
+        "What was the most likely reason for what {who} did?",
+        "What was the least likely reason for what {who} did?",
+        "{who} did something for this reason: {right}.",
+        about="reason",
+    ),
+    Wording(
+        r"How would you describe (.+)\?",
+        "Which of these describes {who} best?",
+        "Which of these is the least likely to describe {who}?",
+        "{who} could be described like this: {right}.",
+    ),
+    Wording(
+        r"How would (.+) feel (?:afterwards|as a result)\?",
+        "Once this has happened, what are the feelings of {who} most likely to be?",
+        "Once this has happened, what are the feelings of {who} least likely to be?",
+        "{who} felt like this afterwards: {right}.",
+        about="feeling",
+    ),
+    Wording(
+        r"What does (.+) need to do before this\?",
+        "Which of these must {who} most likely do first?",
+        "Which of these is {who} least likely to need to do first?",
+        "{who} needed to do this first: {right}.",
+    ),
+    Wording(
+        r"What will happen to (.+)\?",
+        "What is most likely to come next for {who}?",
+        "What is least likely to come next for {who}?",
+        "This came next for {who}: {right}.",
+    ),
+)
+"""The questions of SocialIQA that ask most often."""
 
 
 @dataclass(frozen=True)
@@ -45,30 +114,100 @@ class Guide:
     closed: bool = False
 
 
+@dataclass(frozen=True)
+class Asked:
+    """An original in parts, each on one line; ``wording`` is None where its question is not one that is known."""
+
+    context: str
+    question: str
+    right: str
+    wording: Wording | None
+    who: str
+
+    @staticmethod
+    def of(original: Item) -> Asked:
+        """The parts of an item."""
+        context, question = map(_line, split_stem(original.text))
+        for wording in WORDINGS:
+            if match := re.fullmatch(wording.pattern, question):
+                who = match.group(1).replace("Others", "others")
+                return Asked(context, question, _line(gold(original)), wording, who)
+        return Asked(context, question, _line(gold(original)), None, "")
+
+    @property
+    def start(self) -> str:
+        """How an invented line begins: with the person, where the context names it."""
+        return f" {self.who}" if re.search(rf"\b{re.escape(self.who)}\b", self.context) and self.wording else ""
+
+    @property
+    def told(self) -> str:
+        """The right answer as a statement."""
+        return self.put(self.wording.told) if self.wording else f'The answer to "{self.question}" is "{self.right}".'
+
+    def put(self, form: str) -> str:
+        """A form of words with the person and the right answer in it, and a capital first."""
+        text = form.format(who=self.who, right=self.right.rstrip(" ."))
+        return text[0].upper() + text[1:]
+
+
+def story(original: Item) -> list[str]:
+    """The sentences of an item's text, without a question that ends it."""
+    parts = sentences(_line(original.text))
+    return parts[:-1] if parts and parts[-1].endswith("?") else parts
+
+
+def suits(original: Item, slug: str) -> bool:
+    """Whether a type's form takes over all that it can from an item: see the top of this module."""
+    if slug == "sentence_ordering":
+        return MIN_SENTENCES <= len(story(original)) <= MAX_TOLD
+    asked = Asked.of(original)
+    if not asked.context or asked.wording is None:
+        return False
+    about = asked.wording.about
+    return about == "feeling" if slug == "scenario_refinement" else not (slug == "causal_inference" and about == "reason")
+
+
 def guide(original: Item, slug: str, seed: int) -> Guide:
     """The guide of a completion; every line that :func:`gapscope.variants.generator_prompts.parse_completion` needs is in it."""
-    rng = random.Random(seed)
-    context, question = map(_line, split_stem(original.text))
-    right = _line(gold(original))
+    rng, asked = random.Random(seed), Asked.of(original)
     wrong = _line(rng.choice([choice for index, choice in enumerate(original.choices) if index != original.answer]))
     if slug == "problem_restatement":
-        told = f'Context: Somebody wants to know: "{question}"\nQuestion: {REPLY} {context}\nAnswer: {right}, in other words'
-        return Guide((told,) if context else ("Question:", f"\nAnswer: {right}"))
-    if slug == "reverse_conversion":
-        told = f'Context: The answer to "{question}" is "{right}".\nQuestion: {FITS}\nAnswer: {context}\nOther:'
-        return Guide((told, "\nOther:") if context else ("Context:", "\nQuestion:", "\nAnswer:", "\nOther:", "\nOther:"))
-    if slug == "causal_inference":
-        asked = f'Question: What explains that the answer to "{question}" is "{right}"?\nAnswer: {context}\nOther:'
-        return Guide((asked, "\nOther:") if context else ("Context:", "\nQuestion: Why", "\nAnswer:", "\nOther:", "\nOther:"))
+        return _restated(asked)
+    if slug in ("reverse_conversion", "causal_inference"):
+        return _turned(asked, slug)
     if slug == "sentence_ordering":
-        taken = sentences(context)[:N_TAKEN] if context else []
-        start = "".join(f"Sentence: {sentence}\n" for sentence in taken) + "Sentence:"
-        return Guide((start, *(["\nSentence:"] * (N_SENTENCES - 1 - len(taken)))))
+        return _ordered(original, asked)
     if slug == "scenario_refinement":
-        return Guide((f"Answer: {wrong}\nContext:", f"\nQuestion: {question}"), closed=True)
+        start = f" {asked.context} But then" if asked.context else ""
+        return Guide((f"Answer: {wrong}\nContext:{start}", f"\nQuestion: {asked.question}"), closed=True)
     if slug == "negative_transformation":
+        if asked.wording:
+            return Guide((f"Question: {asked.put(asked.wording.least)}\nAnswer: {wrong}",), closed=True)
         return Guide((f"Question: {LEAST}", f"\nAnswer: {wrong}"), closed=True)
     return Guide((f"Answer: {rng.choice((NOTA_RIGHT, NOTA_WRONG))}",), closed=True)
+
+
+def _restated(asked: Asked) -> Guide:
+    if asked.wording and asked.context:
+        return Guide((f"Context: {asked.context}\nQuestion: {asked.put(asked.wording.again)}\nAnswer: {asked.right}",), closed=True)
+    return Guide(("Question:", f"\nAnswer: {asked.right}"), closed=True)
+
+
+def _turned(asked: Asked, slug: str) -> Guide:
+    """Situations or reasons: from the outcome back to what the original tells."""
+    if asked.context:
+        question, other = FITS if slug == "reverse_conversion" else EXPLAINS, f"\nOther:{asked.start}"
+        return Guide((f"Context: {asked.told}\nQuestion: {question}\nAnswer: {asked.context}{other}", other))
+    question = "\nQuestion:" if slug == "reverse_conversion" else "\nQuestion: Why"
+    return Guide(("Context:", question, "\nAnswer:", "\nOther:", "\nOther:"))
+
+
+def _ordered(original: Item, asked: Asked) -> Guide:
+    if suits(original, "sentence_ordering"):
+        return Guide(("\n".join(f"Sentence: {sentence}" for sentence in story(original)),), closed=True)
+    taken = sentences(asked.context)[:N_TAKEN] if asked.context else []
+    start = "".join(f"Sentence: {sentence}\n" for sentence in taken) + "Sentence:"
+    return Guide((start, *(["\nSentence:"] * (N_SENTENCES - 1 - len(taken)))))
 
 
 def guide_seed(seed: int, item: Item, slug: str, number: int) -> int:

@@ -180,6 +180,32 @@ def test_rounds_are_the_same_items_for_every_type() -> None:
     assert plan_round(items, 2, Counter(dict.fromkeys(TYPES, 2)), 100, params) == []
 
 
+def test_guided_rounds_pass_over_what_does_not_suit() -> None:
+    items = [
+        replace(item, text=item.text.replace("What does she do?", "Why did Mia do this?")) if k % 2 else item
+        for k, item in enumerate(sources(6))
+    ]
+    asked = {
+        guided: [
+            item.id for item, slug, _n in plan_round(items, 0, Counter(), 21, GenerateParams(guided=guided)) if slug == "critical_testing"
+        ]
+        for guided in (True, False)
+    }
+    assert asked == {True: ["i1", "i3", "i5"], False: ["i0", "i1", "i2"]}
+
+
+def test_unguided_writing_is_the_generator_s_own(tiny_lm_dir: Path, tmp_path: Path) -> None:
+    lm, asks = load_lm(tiny_lm_dir, device="cpu"), [(sources(1)[0], "critical_testing", 0)]
+    texts = [
+        Writer(lm, TRAINED, GenerateParams(guided=guided, max_new_tokens=30, dtype="float32"), 5, WorkDirectory(tmp_path, "w", str(guided)))
+        .write(asks)[0]
+        .completion
+        for guided in (True, False)
+    ]
+    assert texts[0].startswith("Answer: ")
+    assert not texts[1].startswith("Answer: ")
+
+
 class Fixed:
     """Stands in for a writer: the completion of a type, whatever the item."""
 
