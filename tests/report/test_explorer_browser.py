@@ -106,7 +106,7 @@ def test_search_sort_and_filters_move_the_table_and_the_address(tab) -> None:
     assert "q=%2317" in page.url
     tab.open("concepts?n=0")
     page.click(".slick-header-column[data-id=n_eff]")
-    first = page.locator(".slick-row .slick-cell.l5")
+    first = page.locator(".slick-row .slick-cell.l6")
     up = [text.replace(",", "") for text in first.all_inner_texts()[:5]]
     assert up == sorted(up, key=lambda text: float("inf") if text == "—" else float(text))
     assert "sort=n_eff" in page.url

@@ -101,7 +101,7 @@ export function histogram(label, { low, high, bins, all, chosen, name, format, b
   });
   const option = () => ({
     grid: { left: 44, right: 12, top: 12, bottom: 40 },
-    xAxis: axis({ type: "value", min: low, max: high, name, nameGap: 24, axisLabel: { color: colour("soft"), fontSize: 12, formatter: format, hideOverlap: true } }),
+    xAxis: axis({ type: "value", min: low, max: high, name, nameGap: 24, axisLabel: { color: colour("soft"), fontSize: 12, formatter: format, hideOverlap: true, showMinLabel: false, showMaxLabel: false } }),
     yAxis: axis({ type: "value", minInterval: 1 }),
     brush: {
       xAxisIndex: 0, brushType: "lineX", throttleType: "debounce", throttleDelay: 60, outOfBrush: { colorAlpha: 1 },
@@ -117,14 +117,15 @@ export function histogram(label, { low, high, bins, all, chosen, name, format, b
 }
 
 // A dot and its interval a row, the first row on top; `zero` is the value of the reference line.
-export function intervals(label, rows, { zero = null, name = "", format = signed, row = 26, open = null } = {}) {
+export function intervals(label, rows, { zero = null, name = "", format = signed, row = 26 } = {}) {
+  if (!rows.some((entry) => Number.isFinite(entry.value))) return h("p", {}, "Nothing here has a number.");
   const option = (width) => {
-    const left = Math.min(190, Math.max(90, width * 0.34));
+    const left = Math.min(width * 0.38, 22 + 7 * Math.max(...rows.map((entry) => entry.name.length)));
     const known = rows.flatMap((entry) => [entry.low, entry.high, entry.value, entry.mark]).filter(Number.isFinite);
     const ends = zero === null ? known : [...known, zero];
     const pad = (Math.max(...ends) - Math.min(...ends) || 1) * 0.04;
     return {
-      grid: { left, right: 16, top: 6, bottom: 42 },
+      grid: { left, right: 16, top: 6, bottom: 24 },
       tooltip: {
         formatter: ({ data }) => {
           const entry = rows[data[1]];
@@ -132,7 +133,7 @@ export function intervals(label, rows, { zero = null, name = "", format = signed
           return `${entry.name}\n${format(entry.value)}${span}${entry.note ? `\n${entry.note}` : ""}`;
         },
       },
-      xAxis: axis({ type: "value", min: Math.min(...ends) - pad, max: Math.max(...ends) + pad, name, nameGap: 26, axisLabel: { color: colour("soft"), fontSize: 12, formatter: (v) => format(v), hideOverlap: true, showMinLabel: false, showMaxLabel: false } }),
+      xAxis: axis({ type: "value", min: Math.min(...ends) - pad, max: Math.max(...ends) + pad, axisLabel: { color: colour("soft"), fontSize: 12, formatter: (v) => format(v), hideOverlap: true, showMinLabel: false, showMaxLabel: false } }),
       yAxis: axis({
         type: "category", inverse: true, data: rows.map((entry) => entry.name), axisTick: { show: false },
         axisLabel: { color: colour("ink"), fontSize: 12, width: left - 12, overflow: "truncate" }, splitLine: { show: false },
@@ -167,9 +168,7 @@ export function intervals(label, rows, { zero = null, name = "", format = signed
       ],
     };
   };
-  return chart(label, rows.length * row + 52, option, (instance) => {
-    if (open) instance.on("click", ({ data }) => open(rows[data[1]]));
-  });
+  return h("figure", {}, chart(label, rows.length * row + 34, option), h("figcaption", {}, name));
 }
 
 export function heatmap(label, names, value, { name, low, high }) {

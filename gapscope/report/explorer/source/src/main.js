@@ -25,7 +25,7 @@ let turn = 0;
 async function show(focus) {
   const mine = ++turn;
   const state = current();
-  const view = VIEWS[state.view] ?? overview;
+  const view = Object.hasOwn(VIEWS, state.view) ? VIEWS[state.view] : overview;
   clear(tabs, TABS.map(([name, text]) => h("a", { href: address(name), "aria-current": name === state.view || (name === "concepts" && state.view === "concept") ? "page" : null }, text)));
   clear(pickers, picker(state));
   let made;
@@ -45,6 +45,7 @@ async function show(focus) {
     title?.focus({ preventScroll: true });
     scrollTo(0, 0);
   }
+  made.aim?.();
   document.body.dataset.ready = state.view;
 }
 

@@ -8,12 +8,15 @@ export async function load(observer, subject, benchmark = "") {
   const [concepts, whole] = await Promise.all([block(`concepts-${observer}`), block(`performance-${observer}-${subject}`)]);
   const n = concepts.concept.length;
   const columns = { ...whole, coverage: concepts.coverage, coverage_status: concepts.coverage_status, coverage_names: concepts.coverage_status_names, n_items: concepts.n_items };
+  // In one order: p and shrunk are of the whole suite only; a benchmark has q and adjusted in their place.
+  columns.evidence = { size: whole.shrunk, sure: whole.p };
   if (benchmark) {
     const [cells, parts] = await Promise.all([block(`cells-${observer}`), block(`parts-${observer}-${subject}`)]);
     const from = benchmarks.indexOf(benchmark) * n;
     const part = (values) => values.subarray(from, from + n);
     for (const name of ["chi_model", "ci_low", "ci_high", "adjusted", "adjusted_low", "adjusted_high", "n_eff", "q", "n", "status"]) columns[name] = part(parts[name]);
     columns.status_names = parts.status_names;
+    columns.evidence = { size: columns.adjusted, sure: columns.q };
     columns.coverage = part(cells.coverage);
     columns.n_items = part(cells.n_items);
     columns.coverage_status = part(cells.coverage_status);
@@ -40,11 +43,11 @@ export function ordered(rows, key, descending) {
       const collator = new Intl.Collator("en");
       order.sort((a, b) => sign * collator.compare(rows.lower[a], rows.lower[b]) || a - b);
     } else {
-      const values = key === "concept" ? rows.concepts.concept : key === "status" || key === "coverage_status" ? ranks(rows, key) : rows.columns[key] ?? rows.concepts[key];
+      const values = key === "concept" ? rows.concepts.concept : key === "status" ? worstFirst(rows) : key === "coverage_status" ? ranks(rows) : key === "label_source" || key === "cluster" ? Float32Array.from(rows.concepts[key], (code) => code || NaN) : rows.columns[key] ?? rows.concepts[key];
       order.sort((a, b) => {
         const [x, y] = [values[a], values[b]];
         if (x !== x || y !== y) return (x !== x) - (y !== y) || a - b;
-        return sign * (x - y) || a - b;
+        return sign * (x - y) || (key === "status" && sign * (rows.columns.adjusted[a] - rows.columns.adjusted[b])) || a - b;
       });
     }
     rows.sorted.set(name, order);
@@ -52,10 +55,22 @@ export function ordered(rows, key, descending) {
   return rows.sorted.get(name);
 }
 
-function ranks(rows, key) {
-  const order = key === "status" ? ["gap", "strength", "typical", "unsupported", "undefined", ""] : ["missing", "dead", "unexercised", "under", "typical", "over", "undecided", ""];
-  const of = key === "status" ? statusOf : coverageOf;
-  return Float32Array.from({ length: rows.n }, (_, place) => order.indexOf(of(rows, place)));
+function ranks(rows) {
+  const order = ["missing", "dead", "unexercised", "under", "typical", "over", "undecided"];
+  return Float32Array.from({ length: rows.n }, (_, place) => { const found = order.indexOf(coverageOf(rows, place)); return found < 0 ? NaN : found; });
+}
+
+// The order of the whole report: what is told from chance at its end, by size after shrinkage; between the ends the rest,
+// the surest to be worse first and the surest to be better last. What was not tested has no place in it.
+function worstFirst({ n, columns }) {
+  const { size, sure } = columns.evidence;
+  const names = columns.status_names;
+  return Float64Array.from({ length: n }, (_, place) => {
+    const status = names[columns.status[place]];
+    if (status === "gap") return -10 + size[place];
+    if (status === "strength") return 10 + size[place];
+    return status === "typical" ? (columns.adjusted[place] < 0 ? sure[place] - 1 : 1 - sure[place]) : NaN;
+  });
 }
 
 export function matches(rows, filter) {

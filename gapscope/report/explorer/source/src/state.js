@@ -13,6 +13,14 @@ export function current() {
   return { view: view || "overview", id, params, observer, subject };
 }
 
+// A value of the address that has to be one of a few; an address may have been typed, cut or be from another run.
+export const among = (value, allowed, otherwise = "") => (allowed.includes(value) ? value : otherwise);
+
+export function finite(text, otherwise) {
+  const found = text === undefined || text.trim() === "" ? NaN : Number(text);
+  return Number.isFinite(found) ? found : otherwise;
+}
+
 function decode(part) {
   try {
     return decodeURIComponent(part);

@@ -22,17 +22,19 @@ export async function missingOf(observer) {
 export async function benchmarksView(state) {
   const { observer, subject, params } = state;
   const found = await missingOf(observer);
+  const gaps = h("h2", {}, "What is missing");
   const root = h("section", { class: "view", "aria-labelledby": "benchmarks-title" },
     h("h1", { id: "benchmarks-title", tabindex: "-1" }, "Benchmarks: what each exercises, and what it misses"),
     h("p", { class: "lead" }, "A concept is missing in a benchmark where no item of it makes the concept fire. A benchmark with less text misses more for that alone: look at its tokens."),
     summary(found, subject),
     h("h2", {}, `Accuracy of ${meta.subjects[subject].name}`),
     intervals("Accuracy by benchmark with intervals; a tick is a blind guess", meta.subjects[subject].accuracy.map((row) => ({ name: row.benchmark === SUITE ? "whole suite" : row.benchmark, value: row.accuracy ?? NaN, low: row.low ?? NaN, high: row.high ?? NaN, mark: row.chance, note: `${count(row.n)} items; a blind guess ${percent(row.chance)}` })), { name: "mean score (a tick is a blind guess)", format: (value) => percent(value, 0) }),
-    h("h2", {}, "What is missing"),
+    gaps,
     missing(found, params),
     h("h2", {}, "Overlap"),
     overlap(observer, params));
-  return { root };
+  // A link that asks for one benchmark's gaps lands on them.
+  return { root, aim: () => params.miss && gaps.scrollIntoView() };
 }
 
 function summary(found, subject) {

@@ -1,14 +1,14 @@
 import { intervals } from "../charts.js";
 import { benchmarks, block, labelNote, labelOf, meta, placeOf } from "../data.js";
 import { choose, clear, count, h, interval, number, percent, signed, small, table } from "../dom.js";
-import { address, go, keep } from "../state.js";
+import { address, among, keep } from "../state.js";
 import { STATUSES, coverageOf, load, statusOf } from "../select.js";
 
 const FIRST = 12;
 
 export async function concept(state) {
   const { observer, subject, id, params } = state;
-  const place = await placeOf(observer, Number(id));
+  const place = /^\d+$/.test(id) ? await placeOf(observer, Number(id)) : undefined;
   if (place === undefined) return { root: h("section", { class: "view" }, h("h1", { tabindex: "-1" }, "No such concept"), h("p", {}, `${meta.observers[observer].name} has no concept ${id}. `, h("a", { href: address("concepts") }, "All concepts"))) };
   const rows = await load(observer, subject);
   const [contexts, parts] = await Promise.all([contextsOf(observer, Number(id)), block(`parts-${observer}-${subject}`)]);
@@ -118,7 +118,8 @@ async function windows({ list, most, texts }, observer, subject, params) {
   if (!cards.length) return h("p", {}, meta.observers[observer].n_contexts_left_out ? "Its contexts did not fit into this page; contexts.parquet holds them." : "No example is kept of it: it never fires on the suite's items.");
   const said = h("p", { class: "said", role: "status" });
   const box = h("div", { class: "windows" });
-  let [group, verdict, more] = [params.group ?? "", params.verdict ?? "", false];
+  const groups = [...new Set(cards.map((card) => card.group))];
+  let [group, verdict, more] = [among(params.group, groups), among(params.verdict, ["wrong", "right"]), false];
   const draw = () => {
     const score = (card) => (card.place < 0 ? NaN : answers[subject].score[card.place]);
     const kept = cards.filter((card) => (!group || card.group === group) && (!verdict || (verdict === "wrong" ? score(card) < 0.5 : score(card) >= 0.5)));
@@ -126,7 +127,6 @@ async function windows({ list, most, texts }, observer, subject, params) {
     clear(box, kept.slice(0, more ? undefined : FIRST).map((card) => windowCard(card, items, answers, most, subject)),
       kept.length > FIRST && !more && h("button", { type: "button", onclick: () => { more = true; draw(); } }, `Show ${kept.length - FIRST} more`));
   };
-  const groups = [...new Set(cards.map((card) => card.group))];
   const words = { top: "strongest", quantile: "spread over its range", reference: "reference corpus" };
   const tools = h("div", { class: "bar" },
     choose("Contexts", [["", "all"], ...groups.map((name) => [name, words[name]])], group, (value) => { group = value; keep({ group: value }); draw(); }),
@@ -145,7 +145,7 @@ function windowCard(card, items, answers, most, subject) {
   return h("article", { class: "window" },
     h("p", { class: "quote", dir: "auto" }, from > 0 && "…", highlighted(text, from, card.stretches, until, most), until < text.length && "…"),
     inside ? [
-      h("p", { class: "badges" }, h("span", { class: "soft" }, items.benchmark_names[items.benchmark[card.place]]), Object.keys(answers).map((slug) => badge(slug, answers[slug], card.place))),
+      h("p", { class: "badges" }, h("span", { class: "soft" }, items.benchmark_names[items.benchmark[card.place]]), badges(answers, card.place, subject)),
       h("details", {}, h("summary", {}, "Question, choices and answers"), question(items, answers, card.place)),
     ] : h("p", { class: "badges soft" }, "from the reference corpus: no item of the suite"));
 }
@@ -163,6 +163,24 @@ function highlighted(text, from, stretches, until, most) {
   }
   parts.push(text.slice(at, until).join(""));
   return parts;
+}
+
+const FEW = 3;
+
+// A badge a subject; where there are many, the chosen subject's and the others in two groups.
+function badges(answers, place, subject) {
+  const slugs = Object.keys(answers);
+  if (slugs.length <= FEW) return slugs.map((slug) => badge(slug, answers[slug], place));
+  const others = slugs.filter((slug) => slug !== subject);
+  const group = (sign, word, cls, test) => {
+    const names = others.filter((slug) => test(answers[slug].score[place])).map((slug) => meta.subjects[slug].name);
+    return names.length > 0 && h("span", { class: `badge many ${cls}` }, `${sign} ${names.length} of ${others.length} others ${word}: ${names.join(", ")}`);
+  };
+  return [
+    badge(subject, answers[subject], place),
+    group("✓", "right", "right", (score) => score >= 1), group("~", "partly", "partly", (score) => score > 0 && score < 1),
+    group("✗", "wrong", "wrong", (score) => score <= 0), group("?", "unscored", "none", (score) => !Number.isFinite(score)),
+  ];
 }
 
 export function badge(slug, answers, place) {

@@ -2,11 +2,12 @@ import { histogram, redraw, scatter } from "../charts.js";
 import { benchmarks, labelNote, meta } from "../data.js";
 import { cell, column, numeric, table } from "../grid.js";
 import { NONE, choose, clear, count, csv, h, interval, number, save, signed, small, table as plainTable } from "../dom.js";
-import { address, go, keep } from "../state.js";
+import { address, among, finite, go, keep } from "../state.js";
 import { STATUSES, coverageOf, filtered, load, logged, statusOf } from "../select.js";
 
 const BINS = 40;
 const PRINTED = 60;
+const SORTED = ["concept", "label", "status", "adjusted", "q", "n_eff", "n", "chi_model", "shrunk", "coverage", "coverage_status", "label_score", "label_source", "cluster"];
 
 function filterOf(params, rows) {
   const range = (text) => {
@@ -14,10 +15,10 @@ function filterOf(params, rows) {
     return found.length === 2 && found.every(Number.isFinite) ? found : null;
   };
   const measure = rows.calibrated ? "adjusted" : "chi_model";
-  const sort = params.sort ?? measure;
+  const sort = among(params.sort, SORTED.flatMap((key) => [key, `-${key}`]), rows.calibrated ? "status" : measure);
   return {
-    q: params.q ?? "", status: params.status ?? "", coverage: params.coverage ?? "", support: Number(params.n ?? 0) || 0,
-    maxQ: params.maxq === undefined || params.maxq === "" ? 1 : Number(params.maxq), cluster: params.cluster ?? "", plain: params.structural !== "1",
+    q: params.q ?? "", status: among(params.status, rows.columns.status_names), coverage: among(params.coverage, [...rows.columns.coverage_names, "missing"]), support: finite(params.n, 0),
+    maxQ: finite(params.maxq, 1), cluster: params.cluster ?? "", plain: params.structural !== "1",
     cov: range(params.cov), perf: range(params.perf), measure,
     sort: sort.replace(/^-/, ""), descending: sort.startsWith("-"),
   };
@@ -29,7 +30,7 @@ export async function concepts(state) {
   const rows = await load(observer, subject, benchmark);
   const filter = filterOf(params, rows);
   // Unless asked otherwise, what has too little support to say anything about is not on top of the list.
-  const unasked = params.n === undefined && !params.status && !params.coverage && !params.q;
+  const unasked = params.n === undefined && !filter.status && !filter.coverage && !filter.q;
   if (unasked) filter.support = meta.about.min_n_eff;
   const view = { rows, filter, order: filtered(rows, filter), benchmark };
   const root = h("section", { class: "view", "aria-labelledby": "concepts-title" });
@@ -39,8 +40,8 @@ export async function concepts(state) {
   const chips = h("div", { class: "chips" });
   root.append(
     h("h1", { id: "concepts-title", tabindex: "-1" }, "Concepts"),
-    h("p", { class: "lead" }, `What ${meta.subjects[subject].name} does on each concept`, benchmark ? ` of ${benchmark}` : "", ". Worst first; a row opens the concept's page with questions.",
-      rows.calibrated ? " Adjusted: score minus that of items of the same benchmark and about the same length, chance-corrected; 0 is as expected." : " Raw chi_model, not calibrated."),
+    h("p", { class: "lead" }, `What ${meta.subjects[subject].name} does on each concept`, benchmark ? ` of ${benchmark}` : "", ". A row opens the concept's page with questions. ",
+      rows.calibrated ? "Worst first: gaps by size (small samples drawn towards 0), then the surest of what is not told from chance. Adjusted: score minus that of comparable items, chance-corrected; 0 is as expected." : "Lowest first, by raw chi_model, not calibrated."),
     bar(view, refresh, state),
     chips,
     charts.element,
@@ -174,20 +175,20 @@ function tableColumns(view) {
   const status = (place) => { const name = statusOf(rows, place); return cell(STATUSES[name] ?? name, `status ${name}`); };
   const fixed = { sortable: false };
   return [
-    column("concept", "#", phone ? 66 : 76, (p) => h("a", { href: address("concept", {}, concepts.concept[p]), tabindex: "-1" }, `#${concepts.concept[p]}`)),
-    column("label", "label", phone ? 132 : 280, (p) => cell(rows.labels[p], "label", labelNote(concepts, p))),
-    rows.calibrated && !phone && column("status", "status", 112, status),
-    filter.measure === "adjusted" && numeric("adjusted", "adjusted", 92, (p) => signed(columns.adjusted[p])),
+    column("concept", "#", phone ? 74 : 76, (p) => h("a", { href: address("concept", {}, concepts.concept[p]), tabindex: "-1" }, `#${concepts.concept[p]}`)),
+    column("label", "label", phone ? 124 : 280, (p) => cell(rows.labels[p], "label", labelNote(concepts, p))),
+    rows.calibrated && !phone && column("status", "status", 112, status, { toolTip: "Gap and strength are told from chance (q below alpha); ascending: worst first" }),
+    filter.measure === "adjusted" && numeric("adjusted", "adjusted", 92, (p) => signed(columns.adjusted[p]), { toolTip: "Score minus that of items of the same benchmark and about the same length, chance-corrected: 0 is as expected" }),
     filter.measure === "adjusted" && numeric("span", "95% interval".replace("95", String(meta.about.confidence * 100)), 150, (p) => interval(columns.adjusted_low[p], columns.adjusted_high[p]), fixed),
-    rows.calibrated && phone && column("status", "status", 112, status),
-    rows.calibrated && numeric("q", "q", 84, (p) => small(columns.q[p])),
-    numeric("n_eff", "n_eff", 74, (p) => count(columns.n_eff[p])),
+    rows.calibrated && phone && column("status", "status", 112, status, {}),
+    rows.calibrated && numeric("q", "q", 84, (p) => small(columns.q[p]), { toolTip: "p by permutation, corrected for looking at all concepts" }),
+    numeric("n_eff", "n_eff", 74, (p) => count(columns.n_eff[p]), { toolTip: "How many equally weighted items its items are worth" }),
     numeric("n", "items", 70, (p) => count(columns.n[p])),
-    numeric("chi_model", "chi_model", 98, (p) => number(columns.chi_model[p])),
-    numeric("span_raw", "its interval", 124, (p) => interval(columns.ci_low[p], columns.ci_high[p], number), fixed),
-    numeric("coverage", "coverage", 92, (p) => small(columns.coverage[p])),
+    numeric("chi_model", "chi_model", 98, (p) => number(columns.chi_model[p]), { toolTip: "Mean score on its items, weighted by saliency; not set against comparable items" }),
+    numeric("span_raw", "of chi_model", 124, (p) => interval(columns.ci_low[p], columns.ci_high[p], number), fixed),
+    numeric("coverage", "coverage", 92, (p) => small(columns.coverage[p]), { toolTip: "1 is an average concept, 0 never fires" }),
     column("coverage_status", "coverage status", 136, (p) => coverageOf(rows, p) || NONE),
-    numeric("label_score", "label score", 104, (p) => number(concepts.label_score[p])),
+    numeric("label_score", "label score", 104, (p) => number(concepts.label_score[p]), { toolTip: "How well the label picks out the concept's contexts: 0.5 is chance, 1 perfect" }),
     column("label_source", "label source", 116, (p) => concepts.label_source_names[concepts.label_source[p]] || NONE),
     column("cluster", "cluster", 120, (p) => concepts.cluster_names[concepts.cluster[p]] || NONE),
   ].filter(Boolean);

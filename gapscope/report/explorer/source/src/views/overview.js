@@ -49,9 +49,10 @@ async function worst(rows, name, end) {
   const n = told < 0 ? 0 : columns.status.reduce((sum, code) => sum + (code === told), 0);
   const findings = new Set();
   if (n) columns.finding.forEach((code, place) => columns.status[place] === told && findings.add(columns.finding_names[code] || `c${place}`));
-  // Told from chance: by size. Not told from chance: the surest first, as the rest of the report lists them.
-  const ranked = n ? filtered(rows, { ...base, status, sort: "shrunk", descending: end === "best" })
-    : filtered(rows, { ...base, sort: rows.calibrated ? "p" : key, descending: rows.calibrated ? false : end === "best" }).filter((place) => !rows.calibrated || (end === "worst") === columns.adjusted[place] < 0);
+  // The concepts table begins in the same order; here one of each finding, and only what leans to this side.
+  const order = filtered(rows, { ...base, sort: rows.calibrated ? "status" : key, descending: end === "best" });
+  const side = (place) => (n ? columns.status[place] === told : columns.adjusted[place] === columns.adjusted[place] && (end === "worst") === columns.adjusted[place] < 0);
+  const ranked = rows.calibrated ? order.filter(side) : order;
   const seen = new Set();
   const list = [];
   for (const place of ranked) {
@@ -70,7 +71,8 @@ async function worst(rows, name, end) {
     h("h2", {}, end === "worst" ? `Which concept is ${name} worst at?` : "And best at?"),
     h("p", { class: n ? `verdict ${status}` : "verdict" }, verdict),
     h("ol", { class: "plain" }, list.map(line)),
-    h("p", {}, h("a", { href: address("concepts", end === "worst" ? {} : { sort: `-${key}` }) }, "All concepts in a table"), "; a concept's page shows its questions."));
+    h("p", { class: "said" }, rows.calibrated ? `Score against comparable questions (0 is as expected), with ${percent(meta.about.confidence, 0)} interval.` : "Mean score on its questions.", list.some((place) => labelOf(concepts, place).endsWith("(?)")) ? " (?): a label to be doubted." : ""),
+    h("p", {}, h("a", { href: address("concepts", end === "worst" ? {} : { sort: rows.calibrated ? "-status" : `-${key}` }) }, "All concepts in a table"), "; a concept's page shows its questions."));
 }
 
 function misses({ lists, whole, n, concepts }) {

@@ -1,7 +1,7 @@
 import { intervals } from "../charts.js";
 import { block, meta } from "../data.js";
 import { add, choose, clear, count, h, interval, number, percent, signed, small, table } from "../dom.js";
-import { keep } from "../state.js";
+import { among, keep } from "../state.js";
 
 const TYPES = {
   all: "all variants", problem_restatement: "problem restatement", reverse_conversion: "reverse conversion", causal_inference: "causal inference", sentence_ordering: "sentence ordering",
@@ -93,7 +93,7 @@ function verdictLine(verdict) {
 function pairs(list, params) {
   if (!list.length) return h("p", {}, "No variant was accepted.");
   const types = [...new Set(list.map((pair) => pair.type))].sort();
-  let [type, verdict, more] = [types.includes(params.type) ? params.type : "", params.answers ?? "", false];
+  let [type, verdict, more] = [among(params.type, types), among(params.answers, ["broken", "kept"]), false];
   const box = h("div", { class: "pairs" });
   const said = h("p", { class: "said", role: "status" });
   const right = (item) => Object.values(item.answers).map(([, score]) => score);
@@ -116,7 +116,7 @@ function rejected(list, params) {
   const reasons = Object.entries(report.reasons ?? {}).filter(([, n]) => n > 0).sort((a, b) => b[1] - a[1]);
   if (!reasons.length) return h("p", {}, "None was.");
   const box = h("div");
-  let reason = params.reason ?? "";
+  let reason = among(params.reason, reasons.map(([name]) => name));
   const draw = () => clear(box, table("Rejected candidates", ["reason", "type", "said", "candidate"], list.filter((row) => !reason || row.reason === reason).slice(0, 40).map((row) => [REASONS[row.reason] ?? row.reason, TYPES[row.type] ?? row.type, row.explanation ?? "", h("span", { dir: "auto" }, row.text ?? row.completion ?? "")])));
   draw();
   return [
