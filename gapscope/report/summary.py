@@ -26,6 +26,7 @@ from gapscope.report.inputs import (
     read_performance,
 )
 from gapscope.report.rows import SUITE_NAME
+from gapscope.report.summary_rest import read_rest
 from gapscope.report.text import one_line
 
 T = TypeVar("T")
@@ -84,6 +85,7 @@ def gather(where: Where, extremes: int) -> Gathered:
                 subject: _concepts(gathered, paths, observer, subject, coverage, where.min_n_eff, extremes) for subject in models
             }
     gathered.found["concepts"] = concepts
+    gathered.found["rest"] = gathered.attempt(lambda: read_rest(where.metrics))
     gathered.found["files"] = _files(where)
     if not observers:
         gathered.absent.append(f"{paths.coverage}: no observer's coverage (run the coverage stage, or dvc repro)")
@@ -170,5 +172,10 @@ def _files(where: Where) -> dict[str, str]:
         "coverage": where.data / "coverage",
         "performance": where.data / "performance",
         "clusters": where.data / "clusters",
+        "validity": where.data / "validity",
+        "variants": where.data / "variants",
+        "robustness": where.data / "robustness",
+        "explorer": where.plots / "explorer.html",
+        "report": where.plots / "report.md",
     }
-    return {name: path.as_posix() for name, path in wanted.items() if path.exists() and any(path.iterdir())}
+    return {name: path.as_posix() for name, path in wanted.items() if path.is_file() or (path.is_dir() and any(path.iterdir()))}

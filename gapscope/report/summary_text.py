@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gapscope.report.inputs import Label
+from gapscope.report.summary_rest import rest_lines
 from gapscope.report.text import NO_LABEL, one_line, shorten
 
 LOG_WIDTH = 120
@@ -62,6 +63,9 @@ def _overview(found: dict[str, Any]) -> Table:
         table.add_row(f"observer {slug}", Text("; ".join(_observer(observer))))
     for slug, subject in found["subjects"].items():
         table.add_row(f"subject {slug}", Text("; ".join(_subject(subject))))
+    names = {slug: subject["name"] for slug, subject in found["subjects"].items()}
+    for name, line in rest_lines(found["rest"], names) if found["rest"] else []:
+        table.add_row(name, Text(line))
     return table
 
 

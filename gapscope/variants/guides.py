@@ -4,7 +4,9 @@ A small model writes a good line more often than a well-formed set of lines, and
 wrong. So its writing is guided: at the start and at the end of every line the next fixed text is put in, and the model
 goes on from there. For an original with a context and one of the questions in WORDINGS, by type:
 
-- problem_restatement: everything. The context stays, the question is asked in other words, the right answer is kept.
+- problem_restatement: everything. The context stays, the question is asked in other words, and the right answer becomes a
+  statement (the verifier takes an answer in its old words for a copy, and so it is by the type's definition). That makes the
+  gold choice the longest: the baselines of evaluate show it.
 - negative_transformation: everything. Which choice is least likely is asked; the answer is one of the original's wrong choices.
 - critical_testing: everything; whether "none of the above" is right is drawn.
 - reverse_conversion: what came of it is told, and in which situation that is most likely is asked; the original's context
@@ -189,7 +191,7 @@ def guide(original: Item, slug: str, seed: int) -> Guide:
 
 def _restated(asked: Asked) -> Guide:
     if asked.wording and asked.context:
-        return Guide((f"Context: {asked.context}\nQuestion: {asked.put(asked.wording.again)}\nAnswer: {asked.right}",), closed=True)
+        return Guide((f"Context: {asked.context}\nQuestion: {asked.put(asked.wording.again)}\nAnswer: {asked.told}",), closed=True)
     return Guide(("Question:", f"\nAnswer: {asked.right}"), closed=True)
 
 

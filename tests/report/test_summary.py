@@ -7,6 +7,7 @@ import pytest
 from click.testing import CliRunner
 from made_run import Shape, make_run
 
+from gapscope.report.summary_rest import read_rest, rest_lines
 from gapscope.report.summary_text import _flat
 from stages.commands.summary import main as summary
 from stages.report import main as report
@@ -104,3 +105,33 @@ def test_the_stage_names_a_fault_on_one_line_and_leaves_nothing(run: Path, tmp_p
 def test_help_needs_no_matplotlib() -> None:
     code = "import sys; from stages.report import main; main(['--help'], standalone_mode=False); sys.exit('matplotlib' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, cwd=Path(__file__).parents[2])
+
+
+def test_later_stages_get_a_line_each_and_none_where_they_were_off(run, tmp_path):
+    metrics = tmp_path / "metrics"
+    metrics.mkdir()
+    heldout = {
+        "balanced_accuracy": 0.84643,
+        "bag_of_words": {"balanced_accuracy": 0.6},
+        "label_correct": {"balanced_accuracy": 0.80783},
+        "n": 280,
+    }
+    write = {
+        "validity.json": {"controls": {"reader": {"concepts": {"r": 0.118, "r_chance": 0.052}, "random": {"n_tested": 0}}}},
+        "sft.json": {"heldout": heldout},
+        "filter.json": {"n_accepted": 7, "n_candidates": 12, "accepted": {"causal_inference": 3, "critical_testing": 4}},
+        "evaluate.json": {"subjects": {"gold": {"oa": 0.5, "ara": 0.25}, "asked_of_nobody": {"n": 0}}},
+    }
+    for name, content in write.items():
+        (metrics / name).write_text(json.dumps(content))
+    lines = rest_lines(read_rest(metrics), {"gold": "A model"})
+    assert lines == [
+        ("trust reader", "effects of concepts on two halves of the items: r 0.12 (by chance up to 0.05)"),
+        ("verifier", "balanced accuracy 0.85 (a bag of words 0.60) on 280 held-out variants; of right labels 0.81"),
+        ("variants", "7 of 12 candidates accepted, of each type 3 or more"),
+        ("robustness gold", "A model: 50.0% of originals right, 25.0% of their variants"),
+    ]
+    assert rest_lines(read_rest(tmp_path), {}) == []
+    for name in write:
+        (metrics / name).write_text('{"n": 0}')
+    assert rest_lines(read_rest(metrics), {}) == []

@@ -85,7 +85,7 @@ def test_a_known_question_is_put_in_other_words() -> None:
     assert fixed_lines(FELT, "problem_restatement") == [
         "Context: Mia lost her kettle.",
         "Question: Once this has happened, what are the feelings of Mia most likely to be?",
-        "Answer: sad",
+        "Answer: Mia felt like this afterwards: sad.",
     ]
     least = fixed_lines(FELT, "negative_transformation")
     assert least[0] == "Question: Once this has happened, what are the feelings of Mia least likely to be?"
