@@ -84,9 +84,10 @@ function headline(changes) {
 function columnsOf(changes, rows, free) {
   const { concepts } = rows;
   const paired = !free;
+  const phone = innerWidth < 700;
   return [
     column("concept", "#", 76, (p) => h("a", { href: address("concept", {}, concepts.concept[p]), tabindex: "-1" }, `#${concepts.concept[p]}`)),
-    column("label", "label", 260, (p) => cell(rows.labels[p], "label", labelNote(concepts, p))),
+    column("label", "label", phone ? 124 : 260, (p) => cell(rows.labels[p], "label", labelNote(concepts, p))),
     paired && column("status", "status", 110, (p) => { const name = changes.status_names[changes.status[p]]; return cell(WORDS[name] ?? name, `status ${name === "behind" ? "gap" : name === "ahead" ? "strength" : ""}`); }),
     numeric("relative", "relative", 92, (p) => signed(changes.relative[p])),
     numeric("relative_span", "its interval", 150, (p) => interval(changes.relative_low[p], changes.relative_high[p]), { sortable: false }),
