@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,12 +16,32 @@ from gapscope.params_robustness import FilterParams
 from gapscope.variants.duplicates import Seen, key
 from gapscope.variants.generator_prompts import ParseFault, parse_completion
 from gapscope.variants.seeds import DIMENSIONS
-from gapscope.variants.types import TYPES, rule_faults
+from gapscope.variants.types import TYPES, gold, rule_faults
 from gapscope.variants.verifier import Verdict
-from gapscope.variants.wording import is_copy
+from gapscope.variants.wording import content_words, is_copy
 
 REASONS = ("unparsable", "copy", "rule", *DIMENSIONS, "duplicate")
 """Why a candidate is rejected, in the order in which it is looked at."""
+
+
+INVENTED = ("reverse_conversion", "causal_inference")
+"""Types whose choices are invented beside the right one."""
+
+
+def invented_faults(item: Item, slug: str) -> list[str]:
+    """What form shows of choices that were invented: two that say the same, or one that says but a part of the right one.
+
+    Either leaves more than one right answer. Empty for types that take their choices over.
+    """
+    if slug not in INVENTED:
+        return []
+    right = gold(item)
+    faults = []
+    if any(is_copy(one, other) for one, other in combinations(item.choices, 2)):
+        faults.append("two choices are the same, but for a few words")
+    if any(content_words(choice) <= content_words(right) for choice in item.choices if choice != right):
+        faults.append("a choice says no more than the right one does")
+    return faults
 
 
 @dataclass(frozen=True)
@@ -103,7 +124,7 @@ class Screen:
         item = replace(item, id=candidate.id, meta=meta)
         if key(item) == key(original) or (candidate.type == "problem_restatement" and is_copy(item.text, original.text)):
             return Decision(candidate, item, reason="copy", explanation="it is the original, but for a few words")
-        faults = rule_faults(item, original, candidate.type)
+        faults = rule_faults(item, original, candidate.type) or invented_faults(item, candidate.type)
         return Decision(candidate, item, reason="rule" if faults else None, explanation="; ".join(faults))
 
     def _final(self, formal: Decision, verdict: Verdict) -> Decision:

@@ -18,7 +18,7 @@ goes on from there. For an original with a context and one of the questions in W
   hardly ever wrote what makes a wrong choice right.
 - sentence_ordering: everything, for an original that tells a story of three to five sentences: these, in their order.
 
-Invented lines begin with the person asked about, where the context names that person. An original that does not suit a
+An original that does not suit a
 type (:func:`suits`) is passed over for it as long as another does. Where it is used all the same, more is left to the
 model: the labels, and of what is above only what the original has.
 What is drawn comes from the seed and the item alone.
@@ -137,11 +137,6 @@ class Asked:
         return Asked(context, question, _line(gold(original)), None, "")
 
     @property
-    def start(self) -> str:
-        """How an invented line begins: with the person, where the context names it."""
-        return f" {self.who}" if re.search(rf"\b{re.escape(self.who)}\b", self.context) and self.wording else ""
-
-    @property
     def told(self) -> str:
         """The right answer as a statement."""
         return self.put(self.wording.told) if self.wording else f'The answer to "{self.question}" is "{self.right}".'
@@ -198,7 +193,7 @@ def _restated(asked: Asked) -> Guide:
 def _turned(asked: Asked, slug: str) -> Guide:
     """Situations or reasons: from the outcome back to what the original tells."""
     if asked.context:
-        question, other = FITS if slug == "reverse_conversion" else EXPLAINS, f"\nOther:{asked.start}"
+        question, other = FITS if slug == "reverse_conversion" else EXPLAINS, "\nOther:"
         return Guide((f"Context: {asked.told}\nQuestion: {question}\nAnswer: {asked.context}{other}", other))
     question = "\nQuestion:" if slug == "reverse_conversion" else "\nQuestion: Why"
     return Guide(("Context:", question, "\nAnswer:", "\nOther:", "\nOther:"))

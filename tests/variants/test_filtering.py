@@ -21,7 +21,7 @@ from gapscope.lm import load_lm
 from gapscope.params import StageParams
 from gapscope.params_robustness import FilterParams, GenerateParams
 from gapscope.variants.duplicates import Seen, shingles
-from gapscope.variants.filtering import REASONS, Candidate, Screen, read_candidates, tally, write_variants
+from gapscope.variants.filtering import REASONS, Candidate, Screen, invented_faults, read_candidates, tally, write_variants
 from gapscope.variants.generation import TRAINED, Writer, generate, pick_sources, plan_round
 from gapscope.variants.rounds import run_rounds
 from gapscope.variants.types import TYPES
@@ -304,3 +304,18 @@ def test_batch_size_changes_no_text(tiny_lm_dir: Path, tmp_path: Path) -> None:
 def test_parameters_that_cannot_work_are_refused(wrong: dict[str, int], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         GenerateParams(**wrong)  # type: ignore[arg-type]
+
+
+def test_invented_choices_must_differ_and_not_repeat_the_right_one() -> None:
+    def asked(*others: str) -> Item:
+        return Item("i", "b", "f", "Mia wept.\nWhich of these explains why?", ("Mia lost her old kettle at the fair.", *others), 0)
+
+    assert invented_faults(asked("Mia won a prize.", "Mia slept late."), "causal_inference") == []
+    assert invented_faults(asked("Mia lost her old kettle at the fair", "Mia slept late."), "causal_inference") == [
+        "two choices are the same, but for a few words",
+        "a choice says no more than the right one does",
+    ]
+    assert invented_faults(asked("At the fair, Mia lost a kettle."), "reverse_conversion") == [
+        "a choice says no more than the right one does"
+    ]
+    assert invented_faults(asked("Mia lost her old kettle at the fair"), "negative_transformation") == []

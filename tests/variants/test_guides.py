@@ -94,8 +94,8 @@ def test_a_known_question_is_put_in_other_words() -> None:
         "Context: Mia felt like this afterwards: sad.",
         "Question: In which of these situations is that most likely?",
         "Answer: Mia lost her kettle.",
-        "Other: Mia",
-        "Other: Mia",
+        "Other:",
+        "Other:",
     ]
     assert fixed_lines(FELT, "causal_inference")[1] == "Question: Which of these explains why?"
     others = replace(FELT, text="Mia lost her kettle.\nHow would Others feel as a result?")
