@@ -19,7 +19,12 @@ def _written_key(loc: tuple[int | str, ...], raw: Any, *, absent: bool) -> str:
     ``absent`` says that the last part of the location is a key that the file should have.
     """
     parts: list[str] = []
+    tagged = False
     for depth, part in enumerate(loc):
+        # A variant may have a key of its own name (kind: path has path), so its name is known by what chose it, and passed over once.
+        if not tagged and isinstance(raw, dict) and part in (raw.get("kind"), raw.get("format")):
+            tagged = True
+            continue
         if (isinstance(raw, dict) and part in raw) or (isinstance(raw, list) and isinstance(part, int)):
             raw = raw[part]  # type: ignore[index]
         elif depth < len(loc) - 1 or not absent:

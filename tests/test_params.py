@@ -188,3 +188,16 @@ def test_every_source_of_a_benchmark_must_exist(tmp_path: Path) -> None:
     slug = next(iter(raw["benchmarks"]))
     raw["benchmarks"][slug]["more_sources"] = ["nowhere", next(iter(raw["sources"]))]
     assert f"benchmarks.{slug}.more_sources.0 is 'nowhere'" in check(tmp_path, raw)
+
+
+@pytest.mark.parametrize(("key", "value"), [("sha256", "abc"), ("include", ["../secret"]), ("gguf", "/etc/passwd"), ("path", 3)])
+def test_fault_of_a_local_source_names_its_own_key(tmp_path: Path, key: str, value: Any) -> None:
+    raw = committed()
+    raw["sources"]["x"] = {"kind": "path", "licence": "MIT", "path": "p", "sha256": "a" * 64, key: value}
+    assert f": sources.x.{key}{'.0' if key == 'include' else ''}: " in check(tmp_path, raw)
+
+
+def test_missing_key_of_a_local_source_is_named(tmp_path: Path) -> None:
+    raw = committed()
+    raw["sources"]["x"] = {"kind": "path", "licence": "MIT", "path": "p"}
+    assert "sources.x.sha256: parameter is missing" in check(tmp_path, raw)
