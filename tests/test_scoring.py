@@ -379,12 +379,13 @@ def test_command_scores_the_subject_of_a_key(tiny_lm_dir: Path, tmp_path: Path, 
     params = {
         "sources": {"here": source},
         "benchmarks": {"b": {"source": "here", "files": ["f"], "format": "items", "kind": "reading"}},
-        "observers": {"o": {"source": "here", "name": "o", "layer": 1, "sae": {"kind": "path", "source": "here"}}},
+        "observers": {"o": {"source": "here", "name": "o", "layer": 1, "sae": {"kind": "path", "source": "here", "pin": "0" * 64}}},
         "models": {
             "tiny": {"source": "here", "name": "tiny"},
             "table": {"source": "here", "name": "table", "results": {"file": "r.csv", "score_column": "right"}},
         },
         "score": {"normaliser": "token"},
+        "variants": {"enabled": False},
     }
     (tmp_path / "params.yaml").write_text(json.dumps(params))
     common = ("--params", "params.yaml", "--items", "items.jsonl")
