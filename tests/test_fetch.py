@@ -355,5 +355,5 @@ def test_an_encrypted_member_of_a_wheel_is_one_line(tmp_path: Path) -> None:
     for header, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
         data[data.index(header) + offset] |= 1
     wheel.write_bytes(data)
-    with pytest.raises(InputError, match="not a readable wheel: .*encrypted"):
+    with pytest.raises(InputError, match=r"not a readable wheel: .*encrypted"):
         unpack_wheel(wheel, ["a/*"], "a", tmp_path / "out")
