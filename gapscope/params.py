@@ -228,7 +228,8 @@ class Params(StageParams):
             used["corpus.source"] = self.corpus.source
         if self.validity.encoder is not None:
             used["validity.encoder"] = self.validity.encoder
-        if self.variants.enabled:
+        # Parameters that never speak of the second half need no model for it; a stage of it that is run all the same says so.
+        if self.variants.enabled and self.model_fields_set & {"variants", "sft"}:
             used |= {"sft.source": self.sft.source, "sft.embedder": self.sft.embedder}
         used |= {f"labels.files.{slug}.source": spec.source for slug, spec in self.labels.files.items()}
         if isinstance(self.labels.llm, LocalModel):

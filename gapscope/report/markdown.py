@@ -12,11 +12,11 @@ import pyarrow.compute as pc
 
 from gapscope.artifacts import CONTEXTS, ROBUSTNESS, SUITE
 from gapscope.competency.activations import read_rows
-from gapscope.files import read_json, write_bytes
+from gapscope.files import write_bytes
 from gapscope.report.accuracy import Suite, accuracy_by_benchmark, read_suite
 from gapscope.report.explorer.sources import About, ExplorerPaths
 from gapscope.report.extremes import Extreme, rank_extremes
-from gapscope.report.inputs import Coverage, found_observers, found_subjects, read_coverage, read_labels, read_performance
+from gapscope.report.inputs import Coverage, found_observers, found_subjects, read_coverage, read_labels, read_performance, why_absent
 from gapscope.report.text import NO_LABEL, one_line, shorten
 
 FINDINGS = 10
@@ -166,9 +166,11 @@ def _examples(file: Path, concepts: list[int]) -> dict[int, str]:
 def _robustness(paths: ExplorerPaths, about: About) -> list[str]:
     if paths.robustness is None:
         return []
-    quality, rows = read_json(paths.robustness / "quality.json"), ROBUSTNESS.read(paths.robustness / "robustness.parquet").to_pylist()
-    if quality.get("off") or not rows:
-        return ["## Robustness", "", f"Not measured: {escape(str(quality.get('off') or 'no variant was accepted'))}.", ""]
+    if reason := why_absent(paths.robustness):
+        return ["## Robustness", "", f"Not measured: {escape(reason)}.", ""]
+    rows = ROBUSTNESS.read(paths.robustness / "robustness.parquet").to_pylist()
+    if not rows:
+        return ["## Robustness", "", "Not measured: no variant was accepted.", ""]
     cells = []
     for row in rows:
         if not row["n_variants"]:

@@ -22,6 +22,7 @@ from gapscope.report.explorer.neuronpedia import neuronpedia_page
 from gapscope.report.explorer.page import with_commit
 from gapscope.report.explorer.sources import ExplorerPaths
 from gapscope.report.markdown import escape, write_markdown
+from gapscope.variants.off import write_off
 
 SHAPE = Shape(subjects=("one", "two"), n_concepts=30, n_items=60)
 ATTACKS = (
@@ -164,14 +165,13 @@ def test_parts_that_a_run_lacks_are_named(run: ExplorerPaths, tmp_path: Path) ->
 
 
 def test_variants_switched_off_say_why(run: ExplorerPaths, tmp_path: Path) -> None:
-    import shutil
-
-    from gapscope.files import write_json
-
-    off = shutil.copytree(run.robustness, tmp_path / "robustness")
-    write_json(off / "quality.json", {"off": "variants.enabled is false"})
-    write_explorer(tmp_path / "e.html", ExplorerPaths(run.artifacts, run.sae, variants=run.variants, robustness=off), about_for(SHAPE))
-    assert meta_of((tmp_path / "e.html").read_text(encoding="utf-8"))["robustness"] == {"absent": "variants.enabled is false"}
+    # As the stages leave them: a directory with the reason and nothing else.
+    write_off(tmp_path / "variants", tmp_path / "robustness")
+    paths = ExplorerPaths(run.artifacts, run.sae, variants=tmp_path / "variants", robustness=tmp_path / "robustness")
+    write_explorer(tmp_path / "e.html", paths, about_for(SHAPE))
+    assert "variants.enabled" in meta_of((tmp_path / "e.html").read_text(encoding="utf-8"))["robustness"]["absent"]
+    write_markdown(tmp_path / "report.md", paths, about_for(SHAPE))
+    assert "variants.enabled" in (tmp_path / "report.md").read_text(encoding="utf-8").split("## Robustness")[1]
 
 
 def test_tables_of_another_run_are_refused(run: ExplorerPaths, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from gapscope.artifacts import ANSWERS, COMPARISONS, ROBUSTNESS
 from gapscope.files import read_json, read_jsonl
 from gapscope.items import Item, read_items
 from gapscope.report.explorer.blocks import Block
+from gapscope.report.inputs import why_absent
 from gapscope.report.text import shorten
 
 MAX_VARIANTS, MAX_REJECTED = 3_000, 1_000
@@ -22,13 +23,12 @@ def robustness(variants: Path | None, evaluated: Path | None, blocks: dict[str, 
 
     Where there is nothing to show, ``absent`` says why.
     """
-    if variants is None or evaluated is None or not (evaluated / "quality.json").exists():
+    if variants is None or evaluated is None:
         return {"absent": NOT_RUN}
+    if reason := why_absent(evaluated):
+        return {"absent": reason}
     quality, report = read_json(evaluated / "quality.json"), read_json(variants / "report.json")
     rows = ROBUSTNESS.read(evaluated / "robustness.parquet").to_pylist()
-    off = quality.get("off") or report.get("off")
-    if off:
-        return {"absent": str(off)}
     rejected = _rejected(variants / "rejected.jsonl")
     items = _items(evaluated / "presented.jsonl")
     shown = _pairs(items, evaluated / "answers.parquet")
