@@ -43,6 +43,7 @@ class Where:
     models: Mapping[str, str]
     min_n_eff: float
     confidence: float
+    second_half: bool = True
 
     @property
     def artifacts(self) -> ArtifactPaths:
@@ -85,7 +86,7 @@ def gather(where: Where, extremes: int) -> Gathered:
                 subject: _concepts(gathered, paths, observer, subject, coverage, where.min_n_eff, extremes) for subject in models
             }
     gathered.found["concepts"] = concepts
-    gathered.found["rest"] = gathered.attempt(lambda: read_rest(where.metrics))
+    gathered.found["rest"] = gathered.attempt(lambda: read_rest(where.metrics, second_half=where.second_half))
     gathered.found["files"] = _files(where)
     if not observers:
         gathered.absent.append(f"{paths.coverage}: no observer's coverage (run the coverage stage, or dvc repro)")

@@ -16,14 +16,17 @@ FILES = {
 }
 
 
-def read_rest(metrics: Path) -> dict[str, Any]:
+def read_rest(metrics: Path, *, second_half: bool = True) -> dict[str, Any]:
     """Metrics of the later stages by the summary's names, None for one that has not been run.
+
+    Where the second half is switched off, what an earlier run left of it is not this run's.
 
     Raises:
         InputError: a file is there and not usable.
     """
-    paths = {name: metrics / file for name, file in FILES.items()}
-    return {name: read_json(path) if path.exists() else None for name, path in paths.items()}
+    paths = {name: metrics / file for name, file in FILES.items() if second_half or name == "validity"}
+    absent = dict.fromkeys(FILES)
+    return absent | {name: read_json(path) for name, path in paths.items() if path.exists()}
 
 
 def rest_lines(found: dict[str, Any], subjects: dict[str, str]) -> list[tuple[str, str]]:

@@ -22,8 +22,8 @@ def main(params_file: Path, data: Path, metrics: Path, plots: Path, concepts: in
     from gapscope.files import dump_json, rounded
     from gapscope.report.summary import Where, gather
 
-    names, performance = _parameters(params_file)
-    where = Where(data, metrics, plots, names["observers"], names["models"], performance.min_n_eff, performance.confidence)
+    names, performance, second_half = _parameters(params_file)
+    where = Where(data, metrics, plots, names["observers"], names["models"], performance.min_n_eff, performance.confidence, second_half)
     gathered = gather(where, concepts)
     if as_json:
         click.echo(dump_json(rounded(gathered.found), indent=2))
@@ -33,15 +33,15 @@ def main(params_file: Path, data: Path, metrics: Path, plots: Path, concepts: in
     print_summary(gathered.found)
 
 
-def _parameters(file: Path) -> tuple[dict[str, dict[str, str]], Any]:
-    """Names of observers and models, and the parameters of performance; defaults where there is no params.yaml."""
+def _parameters(file: Path) -> tuple[dict[str, dict[str, str]], Any, bool]:
+    """Names of observers and models, the parameters of performance, whether the second half is on; defaults without params.yaml."""
     from gapscope.params import StageParams, load_params
 
     if not file.exists():
-        return {"observers": {}, "models": {}}, StageParams().performance
+        return {"observers": {}, "models": {}}, StageParams().performance, True
     params = load_params(file)
     names = {kind: {slug: entry.name for slug, entry in getattr(params, kind).items()} for kind in ("observers", "models")}
-    return names, params.performance
+    return names, params.performance, params.variants.enabled
 
 
 if __name__ == "__main__":

@@ -132,6 +132,7 @@ def test_later_stages_get_a_line_each_and_none_where_they_were_off(run, tmp_path
         ("robustness gold", "A model: 50.0% of originals right, 25.0% of their variants"),
     ]
     assert rest_lines(read_rest(tmp_path), {}) == []
+    assert [name for name, _line in rest_lines(read_rest(metrics, second_half=False), {})] == ["trust reader"]
     for name in write:
         (metrics / name).write_text('{"n": 0}')
     assert rest_lines(read_rest(metrics), {}) == []

@@ -8,7 +8,7 @@ export function cell(text, cls = "", title = "") {
 }
 
 export function column(id, name, width, draw, more = {}) {
-  return { id, name, field: id, width, sortable: true, formatter: (_row, _cell, _value, _column, place) => { const made = draw(place); return made instanceof Node ? made : cell(made); }, ...more };
+  return { id, name, field: id, width, sortable: true, formatter: (_row, _cell, _value, _column, { place }) => { const made = draw(place); return made instanceof Node ? made : cell(made); }, ...more };
 }
 
 export const numeric = (id, name, width, draw, more = {}) => column(id, name, width, draw, { cssClass: "num", headerCssClass: "num", ...more });
@@ -16,7 +16,8 @@ export const numeric = (id, name, width, draw, more = {}) => column(id, name, wi
 // `view.order` holds the places; `sorted(id, ascending)` puts them in another order; `open(place)` is called for a row.
 export function table(label, view, columns, { sort, sorted, open }) {
   const box = h("div", { class: "grid", "aria-label": label });
-  const data = { getLength: () => view.order.length, getItem: (row) => view.order[row] };
+  // Wrapped, since the library takes an item of 0 for one that is still to come.
+  const data = { getLength: () => view.order.length, getItem: (row) => ({ place: view.order[row] }) };
   let grid = null;
   function show() {
     grid = new SlickGrid(box, data, columns(), {
