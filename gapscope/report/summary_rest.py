@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from gapscope.errors import InputError
 from gapscope.files import read_json
 
 FILES = {
@@ -26,7 +27,14 @@ def read_rest(metrics: Path, *, second_half: bool = True) -> dict[str, Any]:
     """
     paths = {name: metrics / file for name, file in FILES.items() if second_half or name == "validity"}
     absent = dict.fromkeys(FILES)
-    return absent | {name: read_json(path) for name, path in paths.items() if path.exists()}
+    return absent | {name: _metrics(path) for name, path in paths.items() if path.exists()}
+
+
+def _metrics(path: Path) -> dict[str, Any]:
+    found = read_json(path)
+    if not isinstance(found, dict):
+        raise InputError("holds no metrics", file=path, fix="run its stage again")
+    return found
 
 
 def rest_lines(found: dict[str, Any], subjects: dict[str, str]) -> list[tuple[str, str]]:

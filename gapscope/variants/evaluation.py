@@ -64,6 +64,8 @@ def read_families(variants_file: Path, items_file: Path, seed: int) -> Families:
     known = {item.id: item for item in read_items(items_file)}
     originals: dict[str, Item] = {}
     for variant in variants:
+        if variant.id in known:
+            raise InputError(f"{variant.id!r} is an item's id too", file=variants_file, field="id", fix="give the variant an id of its own")
         original = known.get(str(variant.meta.get("original")))
         if original is None or original.answer is None or variant.answer is None:
             raise InputError(f"the original of {variant.id!r} is not among the items", file=variants_file, field="meta.original")
@@ -81,8 +83,10 @@ def read_made(variants: Path, verifier: Path | None) -> Made:
     """How a set came about, from what filter and sft wrote."""
     report = variants / "report.json"
     scores = verifier / "report.json" if verifier is not None else None
-    heldout = read_json(scores)["heldout"] if scores is not None and scores.exists() else {}
-    return Made(read_json(report) if report.exists() else {}, heldout)
+    told = read_json(scores) if scores is not None and scores.exists() else {}
+    heldout = told.get("heldout") if isinstance(told, dict) else None
+    numbers = {name: value for name, value in (heldout or {}).items() if isinstance(value, int | float)}
+    return Made(read_json(report) if report.exists() else {}, numbers)
 
 
 def write_evaluation(
@@ -109,7 +113,6 @@ def write_evaluation(
     quality = _quality(families, blind) | {"not_asked": dict.fromkeys(sorted(params.models.keys() - local.keys()), NOT_ASKED)}
     found = {slug: outcomes(families.originals, families.variants, scores) for slug, scores in asked.items()}
     rows = _rows(families, asked, params.evaluate, params.seed)
-    write_plot(plot, accuracy_rows(rows))
     accuracy = {row["subject"]: row["ara"] for row in rows if row["subset"] == ALL and row["ara"] is not None}
     quality["ranking"] = agreement(accuracy, raw, params.evaluate.reference)
     with atomic_directory(output) as place:
@@ -122,6 +125,8 @@ def write_evaluation(
         licences = {slug: _licence(params, slug) for slug in sources if slug in params.benchmarks}
         card = Provenance(licences, made.report, made.heldout, _baselines(quality))
         write_export(place / "export", families.originals, families.variants, params.score, card)
+    # Last, so that a run that fails leaves the plot of the one before.
+    write_plot(plot, accuracy_rows(rows))
     for work in works:
         work.clear()
     return headline(families, rows, quality)

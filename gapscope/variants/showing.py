@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -49,7 +50,12 @@ def _question(item: Item) -> dict[str, Any]:
     return {"text": item.text, "choices": list(item.choices), "answer": item.answer, "gold": gold(item)}
 
 
+def _plain(text: str) -> str:
+    """Without control characters and marks of direction: what a model wrote must not move the cursor of who reads it."""
+    return "".join(char for char in text if char == "\n" or not unicodedata.category(char).startswith("C"))
+
+
 def _shown(name: str, item: Item) -> list[str]:
-    text = [line for part in item.text.split("\n") for line in textwrap.wrap(part, WIDTH - 12) or [""]]
+    text = [line for part in _plain(item.text).split("\n") for line in textwrap.wrap(part, WIDTH - 12) or [""]]
     rows = [f"  {name if k == 0 else '':<9} {line}" for k, line in enumerate(text)]
-    return rows + [f"            {'*' if k == item.answer else ' '} {choice}" for k, choice in enumerate(item.choices)]
+    return rows + [f"            {'*' if k == item.answer else ' '} {_plain(choice)}" for k, choice in enumerate(item.choices)]

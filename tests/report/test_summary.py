@@ -7,6 +7,7 @@ import pytest
 from click.testing import CliRunner
 from made_run import Shape, make_run
 
+from gapscope.errors import InputError
 from gapscope.report.summary_rest import read_rest, rest_lines
 from gapscope.report.summary_text import _flat
 from stages.commands.summary import main as summary
@@ -136,3 +137,6 @@ def test_later_stages_get_a_line_each_and_none_where_they_were_off(run, tmp_path
     for name in write:
         (metrics / name).write_text('{"n": 0}')
     assert rest_lines(read_rest(metrics), {}) == []
+    (metrics / "sft.json").write_text("[1]")
+    with pytest.raises(InputError, match="holds no metrics"):
+        read_rest(metrics)

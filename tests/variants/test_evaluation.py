@@ -22,7 +22,7 @@ from gapscope.items import Item, read_items, write_items
 from gapscope.params import Params, parse_params
 from gapscope.params_robustness import EvaluateParams
 from gapscope.scores import ItemScore
-from gapscope.variants.evaluation import Made, read_families, write_evaluation
+from gapscope.variants.evaluation import Made, read_families, read_made, write_evaluation
 from gapscope.variants.presentation import presented
 from gapscope.variants.quality import choices_only, quality_row
 from gapscope.variants.ranking import read_reference
@@ -168,11 +168,12 @@ def test_shortcuts_are_caught() -> None:
     [
         ({"meta": {"type": "problem_restatement", "original": "gone"}}, "original of 'v' is not among the items"),
         ({"meta": {"type": "odd", "original": "o0"}}, "'v' has no known type"),
+        ({"id": "o2"}, "'o2' is an item's id too"),
         ({"meta": {"type": "problem_restatement", "original": "o1"}, "family": "o0"}, "family 'o0' has two originals"),
     ],
 )
 def test_damaged_variants_are_refused(tmp_path: Path, changes: dict[str, object], said: str) -> None:
-    files = write_inputs(tmp_path, [variant(0, "problem_restatement", name="a"), replace(VARIANTS[0], id="v", **changes)])
+    files = write_inputs(tmp_path, [variant(0, "problem_restatement", name="a"), replace(VARIANTS[0], **{"id": "v", **changes})])
     with pytest.raises(InputError, match=said):
         read_families(*files, seed=1)
 
@@ -185,3 +186,9 @@ def test_damaged_reference_is_refused(tmp_path: Path, text: str, said: str) -> N
     (tmp_path / "r.csv").write_text(text)
     with pytest.raises(InputError, match=said):
         read_reference(tmp_path / "r.csv")
+
+
+@pytest.mark.parametrize("told", ["{}", '{"off": "why"}', '{"heldout": {"auroc": null}}', "[1]"])
+def test_a_verifier_that_was_not_measured_has_no_figures(tmp_path: Path, told: str) -> None:
+    (tmp_path / "report.json").write_text(told)
+    assert read_made(tmp_path / "absent", tmp_path) == Made({}, {})

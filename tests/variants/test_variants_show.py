@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -79,3 +80,12 @@ def test_faults_are_one_line(place: Path, options: tuple[str, ...], code: int, s
 def test_off_is_said(tmp_path: Path) -> None:
     write_off(tmp_path / "v")
     assert "variants.enabled is false" in run(tmp_path)[1]
+
+
+def test_control_characters_do_not_reach_a_terminal(place: Path) -> None:
+    odd = variant(0, "causal_inference")
+    write_items(place / "v/variants.jsonl", [replace(odd, text=f"\x1b[31m{odd.text}\u202e\x07")])
+    code, text = run(place)
+    assert code == 0
+    assert odd.text.split()[0] in text
+    assert not {"\x1b", "\u202e", "\x07"} & set(text)
