@@ -171,8 +171,8 @@ def unpack_wheel(wheel: Path, include: list[str], root: str, directory: Path) ->
                 target.parent.mkdir(parents=True, exist_ok=True)
                 with archive.open(member) as packed, target.open("wb") as out:
                     shutil.copyfileobj(packed, out, CHUNK)
-    # zipfile's RuntimeError: an encrypted member; NotImplementedError: one packed in a way that it does not know.
-    except (zipfile.BadZipFile, EOFError, zlib.error, RuntimeError, NotImplementedError) as error:
+    # zipfile's RuntimeError: a member that is encrypted, or packed in a way that it does not know.
+    except (zipfile.BadZipFile, EOFError, zlib.error, RuntimeError) as error:
         raise InputError(f"not a readable wheel: {error}", file=wheel.name) from error
     return matched
 

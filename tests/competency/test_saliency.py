@@ -381,7 +381,7 @@ def test_runs_are_byte_stable_and_resume(lm: LM, sae: LoadedSAE, done: Done, tmp
             extract(lm, sae, tmp_path / "killed")
         (tmp_path / "killed/out").rename(tmp_path / f"half{attempt}")
     assert sha256_tree(extract(lm, sae, tmp_path / "killed").path) == expected
-    assert calls == len(list((tmp_path / "killed/work/x/k").glob("*.npz"))) + 2
+    assert calls == len(list((tmp_path / "killed" / "work" / "x" / "k").glob("*.npz"))) + 2
 
 
 def test_canary_stops_the_run(lm: LM, sae: LoadedSAE, tmp_path: Path) -> None:
