@@ -15,9 +15,10 @@ import pytest
 import scipy.sparse as sp
 
 from gapscope import artifacts
-from gapscope.artifacts import FIRING, PERFORMANCE, ROWS, SCORES, Table
+from gapscope.artifacts import FIRING, PERFORMANCE, ROWS, SCORES
 from gapscope.errors import InputError
 from gapscope.files import read_csr, round_significant, rounded, stable_hash, write_csr, write_json
+from gapscope.table import Table
 from gapscope.work import WorkDirectory, work_key
 
 ONE = {"concept": [1], "n_texts": [1], "n_tokens": [2], "n_firing": [1], "n_firing_squared": [1]}

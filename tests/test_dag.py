@@ -20,6 +20,7 @@ KERNEL = {
     "errors",
     "files",
     "artifacts",
+    "table",
     "params",
     "params_compare",
     "params_labels",

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from gapscope.artifacts import CONTEXTS, FLOATS, STRINGS
+from gapscope.artifacts import CONTEXTS
 from gapscope.competency.contexts import Peaks, Selection, pieces, window_values
 from gapscope.competency.saliency import Shard
+from gapscope.table import FLOATS, STRINGS
 
 
 @dataclass(frozen=True)

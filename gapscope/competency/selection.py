@@ -9,9 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gapscope.artifacts import COVERAGE, PERFORMANCE, SUITE, Table
+from gapscope.artifacts import COVERAGE, PERFORMANCE, SUITE
 from gapscope.competency.activations import FloatArray, IntArray
 from gapscope.errors import InputError
+from gapscope.table import Table
 
 SUPPORTED = ("gap", "strength", "typical")
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from gapscope.artifacts import FLOAT, INT, STRING, Column, Table
 from gapscope.files import dump_json, rounded, write_bytes
+from gapscope.table import FLOAT, INT, STRING, Column, Table
 from gapscope.variants.measures import ALL
 
 VERIFIERS = Table(
