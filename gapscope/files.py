@@ -234,11 +234,15 @@ def atomic_directory(path: Path) -> Iterator[Path]:
 
     Raises:
         InputError: ``path`` is a file or a link, holds the working directory, or holds what the new directory does not.
+        InputError, OSError: of the block, and of the file system; they name ``path``, not the temporary directory.
     """
     _require_replaceable(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    _sweep(path)
-    temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.{os.getpid()}."))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _sweep(path)
+        temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.{os.getpid()}."))
+    except OSError as error:
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from error
     try:
         yield temporary
         temporary.chmod(0o755)
@@ -246,9 +250,26 @@ def atomic_directory(path: Path) -> Iterator[Path]:
             _require_known(path, {entry.name for entry in temporary.iterdir()})
             shutil.rmtree(path)
         temporary.replace(path)
-    except BaseException:
+    except BaseException as error:
         shutil.rmtree(temporary, ignore_errors=True)
+        if isinstance(error, (InputError, OSError)) and (told := _renamed(error, str(temporary), str(path))) is not error:
+            raise told from error
         raise
+
+
+def _renamed(error: InputError | OSError, temporary: str, final: str) -> InputError | OSError:
+    """The same error with the final name in place of the temporary one, which nobody can look into any more."""
+
+    def told(part: object) -> str | None:
+        return None if part is None else str(part).replace(temporary, final)
+
+    if temporary not in f"{error}{getattr(error, 'filename', None)}":
+        return error
+    if isinstance(error, InputError):
+        return InputError(told(error.message) or "", file=told(error.file), line=error.line, field=error.field, fix=error.fix)
+    if error.errno is None:  # of a library that only says what it means
+        return OSError(told(error))
+    return OSError(error.errno, told(error.strerror), told(error.filename))
 
 
 def _require_replaceable(path: Path) -> None:

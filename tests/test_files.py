@@ -275,3 +275,30 @@ def test_a_write_that_fails_names_the_file_itself(tmp_path: Path) -> None:
     run = subprocess.run([sys.executable, "-c", child, str(tmp_path / "m.bin")], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == str(tmp_path / "m.bin")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_an_error_inside_a_directory_names_what_it_was_to_become(tmp_path: Path) -> None:
+    target = tmp_path / "out"
+    failures = {
+        "no such file": lambda place: read_text(place / "gone.json"),
+        "No such file or directory": lambda place: (place / "gone" / "deep").write_text("x"),
+        "cannot open": lambda place: (_ for _ in ()).throw(OSError(f"cannot open {place / 'gone'}")).__next__(),
+    }
+    for said, fail in failures.items():
+        with pytest.raises((InputError, OSError), match=said) as caught, atomic_directory(target) as place:
+            fail(place)
+        assert str(target / "gone") in str(caught.value)
+        assert ".out." not in str(caught.value)
+    with pytest.raises(FileNotFoundError) as missing, atomic_directory(target) as place:
+        (place / "gone").read_bytes()
+    assert missing.value.filename == str(target / "gone")
+
+
+def test_a_directory_that_cannot_be_made_is_named_by_its_own_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(**options: str) -> str:
+        raise OSError(28, "No space left on device", f"{options['dir']}/{options['prefix']}abc")
+
+    monkeypatch.setattr("gapscope.files.tempfile.mkdtemp", full)
+    with pytest.raises(OSError, match="No space left on device") as caught, atomic_directory(tmp_path / "out"):
+        pass
+    assert caught.value.filename == str(tmp_path / "out")
