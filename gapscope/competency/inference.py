@@ -18,14 +18,16 @@ Nothing here is drawn at random.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import scipy.sparse as sp
 
 from gapscope.competency.activations import FloatArray, IntArray
 from gapscope.competency.findings import SAME, collapse
-from gapscope.competency.intervals import beta_interval, column_sums
+from gapscope.competency.intervals import beta_interval, column_sums, constant_interval
 from gapscope.competency.permutation import Null, draw_statistics, null_of
 from gapscope.competency.units import Units, cell_means, join_families, make_units
 
@@ -174,13 +176,19 @@ def contrast(units: Units, confidence: float = 0.95, *, with_p: bool = True) -> 
     support = np.where(known, safe**2 / np.where(known, column_sums(weights.multiply(weights).tocsr()), 1.0), 0.0)
     expected = (weights.T @ cell_means(units.scores, units.cells)[units.cells]) / safe
     floor = (weights.T @ units.floors) / safe
-    low, high = _adjusted_interval(adjusted, error, expected, floor, support, confidence)
+    interval = constant_interval if np.ptp(units.scores) == 0 else beta_interval
+    low, high = _adjusted_interval(adjusted, error, expected, floor, support, partial(interval, confidence=confidence))
     p = np.where(known, null.p(statistic), np.nan) if with_p else np.full(n_concepts, np.nan)
     return Contrast(adjusted, low, high, error, support, p, null)
 
 
 def _adjusted_interval(
-    adjusted: FloatArray, error: FloatArray, expected: FloatArray, floor: FloatArray, support: FloatArray, confidence: float
+    adjusted: FloatArray,
+    error: FloatArray,
+    expected: FloatArray,
+    floor: FloatArray,
+    support: FloatArray,
+    interval: Callable[[FloatArray, FloatArray], tuple[FloatArray, FloatArray]],
 ) -> tuple[FloatArray, FloatArray]:
     """Interval of expected + adjusted, which lies between floor and 1, less the expected mean again."""
     room = 1.0 - floor
@@ -188,7 +196,7 @@ def _adjusted_interval(
     variance = (error / room) ** 2
     # Where no score differs inside any cell nothing is known of the spread, and a trial is what a right or wrong score is.
     trials = np.where(variance > 0, at_null * (1 - at_null) / np.where(variance > 0, variance, 1.0), support)
-    low, high = beta_interval(at_null + adjusted / room, trials, confidence)
+    low, high = interval(at_null + adjusted / room, trials)
     return low * room + floor - expected, high * room + floor - expected
 
 

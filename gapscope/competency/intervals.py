@@ -75,7 +75,8 @@ def reference(
         families, family_of = np.unique(family_codes[rows], return_inverse=True)
         by_family = sum_rows(part, family_of, len(families))
         trials = _ratio(total**2, column_sums(by_family.multiply(by_family)), 0.0) / dispersion(score, family_of)
-        low[code], high[code] = beta_interval(chi[code], trials, confidence)
+        interval = constant_interval if _constant(score, family_of) else beta_interval
+        low[code], high[code] = interval(chi[code], trials, confidence)
     chi[-1] = _mean_defined(chi[:-1])
     n[-1], n_eff[-1] = n[:-1].sum(axis=0), n_eff[:-1].sum(axis=0)
     groups = linked_benchmarks(benchmark_codes, family_codes)
@@ -92,6 +93,17 @@ def beta_interval(mean: FloatArray, trials: FloatArray, confidence: float = 0.95
     # A mean of 0 or 1 that rounding moved by a little is one.
     low, high = np.where(inside < 1e-9, 0.0, low), np.where(inside > 1 - 1e-9, 1.0, high)
     return np.where(np.isnan(mean), np.nan, low), np.where(np.isnan(mean), np.nan, high)
+
+
+def constant_interval(mean: FloatArray, trials: FloatArray, confidence: float = 0.95) -> tuple[FloatArray, FloatArray]:
+    """Interval of a mean in 0 to 1 where every score is that mean, 0.5 throughout say, and so shows no spread to go by.
+
+    None of so many trials differs from the others, so at most a share u of all does: the upper end for no hit, which is
+    about 2.5 / trials. Those may be 0 or 1, so the mean is at least mean (1 - u) and at most mean + (1 - mean) u. For means of
+    0 and 1 that is :func:`beta_interval`.
+    """
+    share = beta_interval(np.zeros_like(trials), trials, confidence)[1]
+    return mean * (1 - share), mean + (1 - mean) * share
 
 
 def mover_interval(mean: FloatArray, low: FloatArray, high: FloatArray, groups: IntArray) -> tuple[FloatArray, FloatArray]:
@@ -113,10 +125,21 @@ def mover_interval(mean: FloatArray, low: FloatArray, high: FloatArray, groups: 
 
 def dispersion(scores: FloatArray, family_of: IntArray) -> float:
     """Variance of families' mean scores over p (1 - p): 1 for single items that are right or wrong, less for graded ones."""
-    means = np.bincount(family_of, scores) / np.bincount(family_of)
+    means = _family_means(scores, family_of)
     p = float(means.mean())
     variance = float(means.var())
     return variance / (p * (1 - p)) if variance > 0 else 1.0
+
+
+def _constant(scores: FloatArray, family_of: IntArray) -> bool:
+    """Whether the mean scores of several families are one number other than 0 and 1."""
+    means = _family_means(scores, family_of)
+    return len(means) > 1 and 0 < means[0] < 1 and bool((means == means[0]).all())
+
+
+def _family_means(scores: FloatArray, family_of: IntArray) -> FloatArray:
+    means: FloatArray = np.bincount(family_of, scores) / np.bincount(family_of)
+    return means
 
 
 def linked_benchmarks(benchmark_codes: IntArray, family_codes: IntArray) -> IntArray:

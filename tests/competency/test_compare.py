@@ -76,6 +76,12 @@ def test_a_subject_against_itself():
     assert (found.difference[-1] == 0).all()
     assert (found.p[-1] == 1).all()
     assert not found.relative.findings(0)[-1]
+    # None of 800 families differs: no more than about 2.5 in 800 do, whichever way.
+    assert found.total[3] == pytest.approx(-found.total[4])
+    assert 0.0025 < found.total[4] < 0.0035
+    assert (found.high[-1] < 3 / found.n_eff[-1]).all()
+    relative = found.relative
+    assert ((relative.low[-1] < 0) & (relative.high[-1] > 0) & (2 * relative.high[-1] < 3 / found.n_eff[-1])).all()
 
 
 def test_better_everywhere_is_not_ahead_anywhere_and_a_planted_loss_is_found():

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 from made_suites import sparse_saliency
 
-from gapscope.competency.intervals import beta_interval, dispersion, linked_benchmarks, mover_interval, reference
+from gapscope.competency.intervals import beta_interval, constant_interval, dispersion, linked_benchmarks, mover_interval, reference
 from gapscope.errors import InputError
 
 RATES = np.linspace(0.05, 0.95, 10)
@@ -124,6 +124,27 @@ def test_dispersion():
     # Families (1, 0) and (1, 1): means 0.5 and 1, variance 1/16 over 3/4 * 1/4.
     assert dispersion(np.array([1.0, 0, 1, 1]), np.array([0, 0, 1, 1])) == pytest.approx(1 / 3)
     assert dispersion(np.ones(3), np.arange(3)) == 1
+
+
+def test_scores_that_are_all_alike_leave_room_for_what_was_not_seen():
+    mean, trials = np.array([0.0, 0.5, 1.0, 0.2, np.nan]), np.array([100.0, 100.0, 100.0, 3.0, 0.0])
+    low, high = constant_interval(mean, trials)
+    plain = beta_interval(mean, trials)
+    # Of 0 and 1 it is the plain one; of 0.5 half as wide as the whole share that may differ, which is about 2.5 in 100.
+    assert (low[[0, 2]], high[[0, 2]]) == (pytest.approx(plain[0][[0, 2]]), pytest.approx(plain[1][[0, 2]]))
+    assert (low[1], high[1]) == (pytest.approx(0.5 - high[0] / 2), pytest.approx(0.5 + high[0] / 2))
+    assert 0.02 < high[0] < 0.03
+    assert 0 < low[3] < 0.2 < high[3] < 1
+    assert np.isnan([low[4], high[4]]).all()
+
+
+def test_only_alike_scores_between_0_and_1_are_without_spread():
+    saliency, codes, families = sp.csr_matrix(np.ones((50, 1))), np.zeros(50, dtype=np.int64), np.arange(50)
+    half = reference(saliency, np.full(50, 0.5), codes, families)
+    assert (half.low[0, 0], half.high[0, 0]) == constant_interval(np.array([0.5]), np.array([50.0]))
+    for value in (0.0, 1.0):
+        found = reference(saliency, np.full(50, value), codes, families)
+        assert (found.low[0, 0], found.high[0, 0]) == beta_interval(np.array([value]), np.array([50.0]))
 
 
 def test_mover_adds_distances_in_quadrature_between_groups_and_straight_inside():
