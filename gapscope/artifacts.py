@@ -283,6 +283,29 @@ CHANGES = Table(
     ),
 )
 
+REACH = Table(
+    "reach",
+    1,
+    ("kind", "subject", "concept"),
+    (
+        Column("concept", INT, "index of the SAE latent"),
+        Column("kind", STRING, "under or unexercised (the suite's coverage gaps), or model (a subject's gap)"),
+        Column("subject", STRING, "slug of the subject whose gap it is; null for a coverage gap", nullable=True),
+        Column("suite_items", INT, "items of the suite on which the concept fires"),
+        Column("suite_rate", FLOAT, "share of the suite's tokens on which it fires", nullable=True),
+        Column("original_items", INT, "originals of accepted variants on which it fires"),
+        Column("original_rate", FLOAT, "share of their tokens on which it fires", nullable=True),
+        Column("variant_items", INT, "accepted variants on which it fires"),
+        Column("variant_rate", FLOAT, "share of their tokens on which it fires", nullable=True),
+        Column("reference_rate", FLOAT, "share of the reference corpus' tokens on which it fires", nullable=True),
+        Column("log_ratio", FLOAT, "log2 of the variants' firing rate over the reference's, at equal tokens", nullable=True),
+        Column("log_ratio_low", FLOAT, "lower end of its 95% interval", nullable=True),
+        Column("log_ratio_high", FLOAT, "upper end of its 95% interval", nullable=True),
+        Column("status", STRING, "coverage status in the variants; null where they hold too little text to tell", nullable=True),
+    ),
+)
+"""Every gap concept of the loop's observer, and where it fires."""
+
 VALIDITY = Table(
     "validity",
     1,

@@ -18,7 +18,7 @@ from gapscope.params_data import Benchmark, Corpus, HubSource, ItemsParams, LogR
 from gapscope.params_faults import first_fault
 from gapscope.params_labels import LabelsParams, LocalModel
 from gapscope.params_observers import Observer, PathSae
-from gapscope.params_robustness import EvaluateParams, FilterParams, GenerateParams
+from gapscope.params_robustness import EvaluateParams, FilterParams, GenerateParams, ReachParams
 from gapscope.params_types import Count, Dtype, Positive, Share, Slug, Strict
 from gapscope.params_validity import ValidityParams
 from gapscope.params_variants import GrpoParams, SeedsParams, SftParams, VariantsParams
@@ -201,6 +201,7 @@ class StageParams(Strict):
     generate: GenerateParams = GenerateParams()
     filter: FilterParams = FilterParams()
     evaluate: EvaluateParams = EvaluateParams()
+    reach: ReachParams = ReachParams()
     report: ReportParams = ReportParams()
 
 
@@ -213,6 +214,11 @@ class Params(StageParams):
     observers: Annotated[dict[Slug, Observer], Field(min_length=1)]
     models: Annotated[dict[Slug, Model], Field(min_length=1)]
     rewritten: list[Slug] | None = None
+
+    @property
+    def loop_observer(self) -> str:
+        """Slug of the observer whose gaps choose the items to rewrite, and that reads the variants: named, or the first by name."""
+        return self.generate.observer or min(self.observers)
 
     @model_validator(mode="after")
     def _sources_exist(self) -> Params:
@@ -237,6 +243,9 @@ class Params(StageParams):
         for slug in self.labels.files:
             if slug not in self.observers:
                 raise ValueError(f"labels.files names {slug!r}, which is not under observers: (known: {', '.join(sorted(self.observers))})")
+        if self.generate.observer is not None and self.generate.observer not in self.observers:
+            known = ", ".join(sorted(self.observers))
+            raise ValueError(f"generate.observer is {self.generate.observer!r}, which is not under observers: (known: {known})")
         for first, second in self.compare.pairs:
             for slug in (first, second):
                 if slug not in self.models:

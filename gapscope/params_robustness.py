@@ -1,8 +1,8 @@
-"""The parameters that make, filter and evaluate a robustness benchmark."""
+"""The parameters that make, filter, evaluate and read a robustness benchmark."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -15,6 +15,9 @@ class GenerateParams(Strict):
     """The generate stage: rounds of candidates until every type has its target, or the budget is spent.
 
     Attributes:
+        source: which items are rewritten first: `items`, in an order drawn from the seed, or `gaps`, those that carry most of the
+            concepts that the suite under-exercises and of those on which a subject does worse; an error where there are none.
+        observer: slug of the observer that sees these gaps, and that reads the variants; null for the first by name.
         target_per_type: accepted variants of each type at which the rounds stop.
         round_size: source items that each unfinished type gets in a round, one candidate an item.
         max_candidates: the budget, over all types.
@@ -29,6 +32,8 @@ class GenerateParams(Strict):
         batch_size: candidates written at once; it changes the speed, and in low precision a token now and then.
     """
 
+    source: Literal["items", "gaps"] = "items"
+    observer: Slug | None = None
     target_per_type: Positive = 10
     round_size: Positive = 8
     max_candidates: Positive = 336
@@ -76,3 +81,10 @@ class EvaluateParams(Strict):
     bootstrap_draws: Annotated[int, Field(ge=100)] = 2000
     confidence: Annotated[Share, Field(gt=0, lt=1)] = 0.95
     reference: Reference | None = None
+
+
+class ReachParams(Strict):
+    """The reach stage: draws of random items and of the bootstrap over families, and the intervals' level."""
+
+    draws: Annotated[int, Field(ge=100)] = 1000
+    confidence: Annotated[Share, Field(gt=0, lt=1)] = 0.95

@@ -16,6 +16,7 @@ from stages.common import EXISTING_DIR, EXISTING_FILE, PATH, Common, common_opti
 @click.option("--model", "model_dir", type=EXISTING_DIR, required=True, help="Directory of the untuned model, which the verifier asks too.")
 @click.option("--embedder", "embedder_dir", type=EXISTING_DIR, required=True, help="Directory of the sentence encoder.")
 @click.option("--items", "items_file", type=EXISTING_FILE, required=True, help="items.jsonl, the questions to rewrite.")
+@click.option("--sources", type=EXISTING_DIR, help="Directory written by sources; without it all items come in the seed's order.")
 @click.option("--output", type=PATH, required=True, help="Directory for candidates.jsonl, sft.jsonl and report.json.")
 @click.option("--device", default="auto", show_default=True, help="cpu, cuda, cuda:1, ...")
 @common_options
@@ -26,6 +27,7 @@ def main(
     model_dir: Path,
     embedder_dir: Path,
     items_file: Path,
+    sources: Path | None,
     output: Path,
     device: str,
     common: Common,
@@ -45,12 +47,14 @@ def main(
         if not params.variants.enabled or off_reason(generator):
             record.metrics = write_off(output)
             return
+        from gapscope.loop.order import read_order
         from gapscope.variants.rounds import run_rounds
         from gapscope.variants.verifier import Verifier
 
         started = time.perf_counter()
         judge = Verifier.load(verifier, model_dir, embedder_dir, device=device)
-        record.metrics = run_rounds((generator, before), judge, read_items(items_file), output, params, Path(".work"), device)
+        order = None if sources is None else read_order(sources)
+        record.metrics = run_rounds((generator, before), judge, read_items(items_file), output, params, Path(".work"), device, order)
         accepted, seconds = record.metrics["n_accepted"], time.perf_counter() - started
         record.details |= {"seconds_per_accepted": seconds / accepted} if accepted else {}
         click.echo(f"{accepted} of {record.metrics['n_candidates']} candidates accepted; {output}", err=True)

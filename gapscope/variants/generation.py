@@ -52,14 +52,20 @@ class Generated:
 
 
 def pick_sources(
-    items: Sequence[Item], benchmarks: Sequence[str] | None, max_prompt_tokens: int, n_tokens: Callable[[str], int], seed: int
+    items: Sequence[Item],
+    benchmarks: Sequence[str] | None,
+    max_prompt_tokens: int,
+    n_tokens: Callable[[str], int],
+    seed: int,
+    order: Sequence[str] | None = None,
 ) -> Sources:
     """The items to rewrite: with choices, of the benchmarks (None: of all), short enough, the first of its family.
 
-    The order is drawn from the seed and the ids, so that an item more moves no other.
+    The order is that of the ids given, items without one left out; or it is drawn from the seed and the ids, so that an item
+    more moves no other.
 
     Raises:
-        InputError: a benchmark has no item, or none is left.
+        InputError: a benchmark has no item, none is left, or an id of the order is no item's.
     """
     known = {item.benchmark for item in items}
     for slug in benchmarks or []:
@@ -67,10 +73,13 @@ def pick_sources(
             raise InputError(f"there is no item of {slug!r}", field="rewritten", fix=f"choose from {', '.join(sorted(known))}")
     left_out: Counter[str] = Counter(no_choices=0, too_long=0, same_family=0)
     kept: dict[str, Item] = {}
-    for item in sorted(items, key=lambda item: (stable_hash(seed, "source", item.id), item.id)):
+    places = None if order is None else _places(order, items)
+    for item in sorted(items, key=lambda item: (places.get(item.id, 0) if places else stable_hash(seed, "source", item.id), item.id)):
         if benchmarks is not None and item.benchmark not in benchmarks:
             continue
-        if item.answer is None:
+        if places is not None and item.id not in places:
+            left_out["not_chosen"] += 1
+        elif item.answer is None:
             left_out["no_choices"] += 1
         elif item.family in kept:
             left_out["same_family"] += 1
@@ -81,6 +90,14 @@ def pick_sources(
     if not kept:
         raise InputError("no item is left to rewrite", field="generate.max_prompt_tokens", fix="raise it, or choose other benchmarks")
     return Sources(list(kept.values()), dict(left_out))
+
+
+def _places(order: Sequence[str], items: Sequence[Item]) -> dict[str, int]:
+    known = {item.id for item in items}
+    for item_id in order:
+        if item_id not in known:
+            raise InputError(f"{item_id!r} is to be rewritten and is no item", field="sources", fix="run the sources stage again")
+    return {item_id: place for place, item_id in enumerate(order)}
 
 
 def plan_round(sources: Sequence[Item], number: int, accepted: Counter[str], budget: int, params: GenerateParams) -> list[Ask]:

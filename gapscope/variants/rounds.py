@@ -20,7 +20,14 @@ from gapscope.work import WorkDirectory, work_key
 
 
 def run_rounds(
-    models: tuple[Path, Path], judge: Judge, items: Sequence[Item], output: Path, params: Params | StageParams, work_root: Path, device: str
+    models: tuple[Path, Path],
+    judge: Judge,
+    items: Sequence[Item],
+    output: Path,
+    params: Params | StageParams,
+    work_root: Path,
+    device: str,
+    order: Sequence[str] | None = None,
 ) -> dict[str, Any]:
     """Write and judge candidates with the trained generator and, for comparison, the one before; returns the headline metrics.
 
@@ -32,6 +39,7 @@ def run_rounds(
         params: ``rewritten`` (all benchmarks without it), ``generate``, ``filter``, ``threads`` and ``seed``.
         work_root: where finished batches are kept for a restart.
         device: of the generators.
+        order: ids of the items to rewrite, in order; None for all, in the seed's order.
 
     Raises:
         InputError: see :func:`gapscope.variants.generation.pick_sources`, or a model cannot be loaded.
@@ -43,9 +51,8 @@ def run_rounds(
     def count(text: str) -> int:
         return len(encode_prompt(loaded[0], text))
 
-    sources = pick_sources(
-        items, params.rewritten if isinstance(params, Params) else None, params.generate.max_prompt_tokens, count, params.seed
-    )
+    rewritten = params.rewritten if isinstance(params, Params) else None
+    sources = pick_sources(items, rewritten, params.generate.max_prompt_tokens, count, params.seed, order)
     depends = {
         "generate": params.generate.model_dump(),
         "seed": params.seed,
