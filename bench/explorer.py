@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import statistics
 import subprocess
 import sys
@@ -18,6 +17,8 @@ import tempfile
 import time
 from pathlib import Path
 from typing import Any
+
+from bench.chromium import CHROMIUM, QUIET
 
 ROOT = Path(__file__).parents[1]
 MAKE = """
@@ -32,14 +33,6 @@ root = Path(sys.argv[2])
 shape = Shape(n_concepts=concepts, n_benchmarks=benchmarks, n_items=items)
 write_explorer(root / "explorer.html", make_explorer_run(root, shape), about_for(shape))
 """
-QUIET = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-)
 TYPE = """async (text) => {
   const field = document.getElementById("search"), start = performance.now();
   field.value = text;
@@ -60,9 +53,8 @@ def measure(file: Path) -> dict[str, Any]:
     """Size of the file; seconds until a view stands; milliseconds to search and to scroll."""
     from playwright.sync_api import sync_playwright
 
-    chromium = next((found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None)
     with sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=chromium, args=list(QUIET))
+        browser = play.chromium.launch(executable_path=CHROMIUM, args=list(QUIET))
         page = browser.new_page(viewport={"width": 1280, "height": 900})
         seconds = {}
         for view in ("overview", "concepts?n=0", "concept/3", "benchmarks"):

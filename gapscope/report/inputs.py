@@ -12,9 +12,6 @@ import pyarrow.compute as pc
 
 from gapscope.artifacts import CLUSTERS, COVERAGE, OVERLAP, PERFORMANCE, SUITE
 from gapscope.errors import InputError
-from gapscope.files import read_json
-
-NOT_MEASURED = "the stages generate, filter and evaluate have not been run"
 
 
 @dataclass(frozen=True)
@@ -172,11 +169,3 @@ def found_observers(paths: ArtifactPaths) -> list[str]:
 def found_subjects(paths: ArtifactPaths, observer: str) -> list[str]:
     """Slugs of the subjects that have a performance table for the observer."""
     return sorted(file.stem for file in (paths.performance / observer).glob("*.parquet"))
-
-
-def why_absent(robustness: Path) -> str | None:
-    """Why a directory of the evaluate stage holds no measures: the reason that it states where it was off; None where it has some."""
-    if (robustness / "quality.json").exists():
-        return None
-    report = robustness / "report.json"
-    return str(read_json(report).get("off") or NOT_MEASURED) if report.exists() else NOT_MEASURED

@@ -16,8 +16,9 @@ from gapscope.files import write_bytes
 from gapscope.report.accuracy import Suite, accuracy_by_benchmark, read_suite
 from gapscope.report.explorer.sources import About, ExplorerPaths
 from gapscope.report.extremes import Extreme, rank_extremes
-from gapscope.report.inputs import Coverage, found_observers, found_subjects, read_coverage, read_labels, read_performance, why_absent
+from gapscope.report.inputs import Coverage, found_observers, found_subjects, read_coverage, read_labels, read_performance
 from gapscope.report.text import NO_LABEL, one_line, shorten
+from gapscope.variants.off import off_reason
 
 FINDINGS = 10
 """Findings told with an example."""
@@ -166,7 +167,7 @@ def _examples(file: Path, concepts: list[int]) -> dict[int, str]:
 def _robustness(paths: ExplorerPaths, about: About) -> list[str]:
     if paths.robustness is None:
         return []
-    if reason := why_absent(paths.robustness):
+    if reason := off_reason(paths.robustness):
         return ["## Robustness", "", f"Not measured: {escape(reason)}.", ""]
     rows = ROBUSTNESS.read(paths.robustness / "robustness.parquet").to_pylist()
     if not rows:

@@ -7,7 +7,7 @@ import csv
 import io
 import json
 import os
-import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,20 +17,13 @@ from test_explorer_data import ATTACKS
 
 from gapscope.report.explorer.build import write_explorer
 
+ROOT = Path(__file__).parents[2]
+sys.path.append(str(ROOT))
+from bench.chromium import CHROMIUM, QUIET  # noqa: E402
+
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on PATH")
 
-ROOT = Path(__file__).parents[2]
-QUIET = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-    "--disable-quic",
-)
 VIEWS = ("overview", "concepts", "concept/3", "benchmarks", "clusters", "compare", "robustness", "validity", "about")
 SHAPE = Shape(subjects=("one", "two"), n_concepts=120, n_items=90, n_benchmarks=4)
 

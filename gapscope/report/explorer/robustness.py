@@ -9,8 +9,8 @@ from gapscope.artifacts import ANSWERS, COMPARISONS, ROBUSTNESS
 from gapscope.files import read_json, read_jsonl
 from gapscope.items import Item, read_items
 from gapscope.report.explorer.blocks import Block
-from gapscope.report.inputs import why_absent
 from gapscope.report.text import shorten
+from gapscope.variants.off import off_reason
 
 MAX_VARIANTS, MAX_REJECTED = 3_000, 1_000
 """Variants and rejected candidates held in the page, the first by id; the counts are of all."""
@@ -25,7 +25,7 @@ def robustness(variants: Path | None, evaluated: Path | None, blocks: dict[str, 
     """
     if variants is None or evaluated is None:
         return {"absent": NOT_RUN}
-    if reason := why_absent(evaluated):
+    if reason := off_reason(evaluated):
         return {"absent": reason}
     quality, report = read_json(evaluated / "quality.json"), read_json(variants / "report.json")
     rows = ROBUSTNESS.read(evaluated / "robustness.parquet").to_pylist()
