@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from gapscope.items import Item, write_items
 from gapscope.params_variants import SeedsParams
 from gapscope.variants.seed_import import read_hellaswag_pro
 from gapscope.variants.seeds import DIMENSIONS, ORIGINAL, Seed, read_seeds
-from gapscope.variants.splits import split_seeds
+from gapscope.variants.splits import DEVELOPMENT, HELDOUT, TRAIN, split_seeds
 from gapscope.variants.types import TYPES, is_nota
 
 
@@ -23,7 +23,7 @@ def write_seed_sets(directory: Path, output: Path, params: SeedsParams, seed: in
 
     Raises:
         InputError: there is no seed, a file is at fault, an imported one is not the one that was chosen, a family has
-            no original, or a split would be empty.
+            no original, or a split would be empty or without one kind of verdict (:func:`require_both`).
     """
     seeds, imported = [*read_seeds(sorted(directory.glob("*.jsonl")))], dict[str, int]()
     if params.imports:
@@ -35,6 +35,7 @@ def write_seed_sets(directory: Path, output: Path, params: SeedsParams, seed: in
         if not part:
             fix = "add families, or raise seeds.development or seeds.heldout"
             raise InputError(f"no family is left for {name}", file=directory, fix=fix)
+        require_both(name, [entry.verdict for entry in part if entry.type != ORIGINAL], directory, CHANGES[name])
     with atomic_directory(output) as place:
         for name, part in parts.items():
             write_items(place / f"{name}.jsonl", [_without_fault(entry.item) for entry in part])
@@ -44,10 +45,39 @@ def write_seed_sets(directory: Path, output: Path, params: SeedsParams, seed: in
 
 
 def read_split(directory: Path, name: str) -> tuple[list[Seed], dict[str, Item]]:
-    """The variants of a split, sorted by id, and the original of each family."""
+    """The variants of a split, sorted by id, and the original of each family.
+
+    Raises:
+        InputError: the file is at fault, or a family has no original.
+    """
     seeds = read_seeds([directory / f"{name}.jsonl"])
+    _require_originals(seeds)
     originals = {entry.item.family: entry.item for entry in seeds if entry.type == ORIGINAL}
     return [entry for entry in seeds if entry.type != ORIGINAL], originals
+
+
+def require_both(name: str, verdicts: Sequence[Mapping[str, bool]], file: Path, change: str) -> None:
+    """Refuse variants of which a dimension, or all of them together, holds always or never.
+
+    Nothing could be learnt of it from them, nor measured on them.
+
+    Raises:
+        InputError: names the dimension, the counts and, in ``change``, the parameter to change.
+    """
+    for column in (*DIMENSIONS, "valid"):
+        holds = sum(all(verdict.values()) if column == "valid" else verdict[column] for verdict in verdicts)
+        if holds in (0, len(verdicts)):
+            message = f"of the {len(verdicts)} variants of {name}, {column} holds of {holds} and fails of {len(verdicts) - holds}"
+            fix = f"both are needed: {change}, take another seed, or add variants of which it {'fails' if holds else 'holds'}"
+            raise InputError(message, file=file, fix=fix)
+
+
+CHANGES = {
+    TRAIN: "lower seeds.development or seeds.heldout",
+    DEVELOPMENT: "raise seeds.development",
+    HELDOUT: "raise seeds.heldout",
+}
+"""What to do where a split is short of something."""
 
 
 def _checked(path: Path, sha256: str) -> Path:

@@ -23,7 +23,7 @@ from gapscope.variants.finetune import Example, FineTuned, fast_dtype, fine_tune
 from gapscope.variants.heads import Head, fit_head
 from gapscope.variants.measures import COLUMNS, Calibration, auroc, calibrate, table, truths
 from gapscope.variants.prompts import era_completion, era_prompt, ira_completion, ira_prompt
-from gapscope.variants.seed_sets import read_split
+from gapscope.variants.seed_sets import CHANGES, read_split, require_both
 from gapscope.variants.seeds import DIMENSIONS
 from gapscope.variants.splits import DEVELOPMENT, HELDOUT, SPLITS, TRAIN
 from gapscope.variants.verifier import FORMS, KINDS, STACK_NAMES, Evidence, Form, Kind, Settings, Tuned, stacked
@@ -65,8 +65,11 @@ def train_verifier(seeds_dir: Path, place: Workplace) -> Trained:
 
     Of the four the one of greatest AUROC on the development families is kept, since that depends on no threshold. Where
     it is the evidence, its heads are then fitted again with the development families among their seeds.
+
+    Raises:
+        InputError: as :func:`gapscope.variants.seed_sets.require_both`, before any model is loaded; or a model is at fault.
     """
-    rows = {name: labelled(*read_split(seeds_dir, name)) for name in SPLITS}
+    rows = _read_rows(seeds_dir, place)
     which = place.params.verifier.likelihoods
     lm = None if which == "none" else load_lm(place.model_dir, fast_dtype(place.device), place.device)
     evidence = Evidence(lm, Embedder(place.embedder_dir, place.device), which, place.work_root)
@@ -106,6 +109,16 @@ def train_verifier(seeds_dir: Path, place: Workplace) -> Trained:
     settings = _settings(kept, used, judge, calibrations[kept], place)
     model = None if used is None else tuned[used].tuned.lm
     return Trained(settings, model, scores, (calibrations[kept].scale(final[kept]), truths(rows[HELDOUT])), report)
+
+
+def _read_rows(seeds_dir: Path, place: Workplace) -> dict[str, list[Labelled]]:
+    """Labelled variants by split, each with some of which a dimension holds and some of which it fails."""
+    rows = {name: labelled(*read_split(seeds_dir, name)) for name in SPLITS}
+    for name, part in rows.items():
+        require_both(name, [row.verdict for row in part], seeds_dir / f"{name}.jsonl", CHANGES[name])
+    few = "the training families that the stack learns from"
+    require_both(few, [row.verdict for row in _parts(rows[TRAIN], place)["stack"]], seeds_dir, "raise sft.verifier.stack_share")
+    return rows
 
 
 def _fitted_to_both(written: Mapping[str, Block], made: Sequence[Block], names: tuple[str, ...], place: Workplace) -> EvidenceHeads:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from gapscope.variants.seed_sets import read_split
 from gapscope.variants.sft import write_sft
 from gapscope.variants.tables import VERIFIERS
 from gapscope.variants.verifier import KINDS, Settings, Verifier
-from gapscope.variants.verifier_training import BASELINES, Workplace
+from gapscope.variants.verifier_training import BASELINES, Workplace, train_verifier
 
 
 @pytest.fixture(scope="module")
@@ -90,6 +91,23 @@ def test_a_damaged_verifier_is_refused(made: Path, tmp_path: Path) -> None:
         (tmp_path / "verifier.json").write_text(json.dumps(data | change))
         with pytest.raises(InputError, match=message):
             Settings.read(tmp_path)
+
+
+@pytest.mark.parametrize("split", ["train", "development", "heldout"])
+def test_seeds_of_one_verdict_are_refused_before_a_model_is_loaded(made: Path, tmp_path: Path, split: str) -> None:
+    shutil.copytree(made / "split", tmp_path / "split")
+    file = tmp_path / "split" / f"{split}.jsonl"
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows if row["meta"]["verdict"]["au"]))
+    gone = tmp_path / "no_model"
+    with pytest.raises(InputError, match=rf"{split}\.jsonl: of the \d+ variants of {split}, au holds of \d+ and fails of 0"):
+        train_verifier(tmp_path / "split", Workplace(gone, gone, PARAMS, 20, 1, "cpu", tmp_path))
+
+
+def test_too_few_families_for_the_stack_are_refused(made: Path, tmp_path: Path) -> None:
+    none = PARAMS.model_copy(update={"verifier": PARAMS.verifier.model_copy(update={"stack_share": 0.001})})
+    with pytest.raises(InputError, match=r"0 variants of the training families that the stack learns from.*raise sft\.verifier\.stack_share"):
+        train_verifier(made / "split", Workplace(tmp_path, tmp_path, none, 20, 1, "cpu", tmp_path))
 
 
 def test_made_up_rows_stay_in_their_family_and_fail_one_dimension(made: Path) -> None:

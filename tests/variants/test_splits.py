@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from gapscope.items import Item
+from gapscope.errors import InputError
+from gapscope.items import Item, write_items
+from gapscope.params_variants import SeedsParams
+from gapscope.variants.seed_sets import read_split, write_seed_sets
 from gapscope.variants.seeds import DIMENSIONS, ORIGINAL, Seed
 from gapscope.variants.splits import SPLITS, assign_positions, split_families, split_seeds
 from gapscope.variants.types import TYPES
@@ -29,6 +33,21 @@ def seeds_of(families: list[str]) -> list[Seed]:
         for slug in (ORIGINAL, *TYPES)
         for valid in (True, False)[: 1 + (slug != ORIGINAL)]
     ]
+
+
+def varied(families: list[str]) -> list[Seed]:
+    """Of every family the original, and of every type a valid variant and one for each dimension that fails."""
+    found = []
+    for family in families:
+        found.append(made(family, ORIGINAL))
+        for slug in TYPES:
+            found.append(made(family, slug))
+            for name in DIMENSIONS:
+                entry = made(family, slug, valid=False)
+                verdict = dict.fromkeys(DIMENSIONS, True) | {name: False}
+                meta = {**entry.item.meta, "verdict": {**verdict, "valid": False}}
+                found.append(Seed(replace(entry.item, id=f"{entry.item.id}-{name}", meta=meta), slug, verdict, HERE, 1))
+    return found
 
 
 def test_every_domain_is_divided_in_the_same_shares() -> None:
@@ -83,3 +102,25 @@ def test_order_of_the_input_does_not_matter_and_a_duplicate_choice_survives() ->
     seeds = [made(f"work_{index}", "causal_inference", valid=False, choices=("x", "x", "y", "z"), answer=1) for index in range(5)]
     assert assign_positions(seeds, 7) == assign_positions(list(reversed(seeds)), 7)
     assert all(sorted(entry.item.choices) == ["x", "x", "y", "z"] for entry in assign_positions(seeds, 7))
+
+
+def test_a_split_of_one_verdict_is_refused_with_its_counts_and_the_parameter(tmp_path: Path) -> None:
+    families = [f"work_{index}" for index in range(10)]
+    place = split_families(dict.fromkeys(families, "work"), 0.2, 0.2, 3)
+    for name in SPLITS:
+        seeds = [entry for entry in varied(families) if entry.verdict["lc"] or place[entry.item.family] != name]
+        (tmp_path / name).mkdir()
+        write_items(tmp_path / name / "seeds.jsonl", [entry.item for entry in seeds])
+        n = 3 * len(TYPES) * list(place.values()).count(name)
+        with pytest.raises(InputError) as caught:
+            write_seed_sets(tmp_path / name, tmp_path / "out", SeedsParams(), 3)
+        said = str(caught.value)
+        assert f"of the {n} variants of {name}, lc holds of {n} and fails of 0" in said
+        assert f"seeds.{'development' if name == 'train' else name}" in said
+        assert not (tmp_path / "out").exists()
+
+
+def test_a_family_without_its_original_is_refused(tmp_path: Path) -> None:
+    write_items(tmp_path / "train.jsonl", [made("work_1", "causal_inference").item])
+    with pytest.raises(InputError, match=r"train\.jsonl:1: family: family 'work_1' has 0 originals"):
+        read_split(tmp_path, "train")
