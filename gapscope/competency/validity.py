@@ -14,11 +14,13 @@ What the metrics file says under each check, then by observer (averages over sub
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
+from joblib import Parallel, delayed
 
 from gapscope.competency.features import item_words
 from gapscope.competency.findings import SAME
@@ -73,29 +75,35 @@ class Others:
     matched: dict[str, Features]
 
 
-def run_checks(study: Study, others: Others, stability: list[Outcome], params: ValidityParams) -> dict[str, list[Outcome]]:
-    """All checks of one observer; ``stability`` comes ready, since it rests on other artifacts. The table of each check."""
+def run_checks(
+    study: Study, others: Others, stability: list[Outcome], params: ValidityParams, threads: int = 1
+) -> dict[str, list[Outcome]]:
+    """All checks of one observer; ``stability`` comes ready, since it rests on other artifacts. The table of each check.
+
+    Each subject with each feature set is by itself, so they go through ``threads`` processes; the outcomes do not depend on it.
+    """
     concepts, slugs = study.concepts(), sorted(study.subjects)
-    tables = {
-        "held_out": [outcome for slug in slugs for outcome in _held_out(study, concepts, slug, params)],
-        "planted": _planted(study, concepts, params),
-        "null": [outcome for slug in slugs for outcome in permuted_null(study, concepts, slug, params.null_draws)],
-        "subsampling": [
-            outcome for slug in slugs for outcome in subsampling(study, concepts, slug, params.resamples, params.subsample, params.ends)
-        ],
-        "ablation": [outcome for slug in slugs for outcome in ablation(study, concepts, slug, params.resamples, params.ends)],
-        "other_sae": other_sae(study, others.matched),
-        "stability": stability,
-        "redundancy": redundancy(study, concepts),
-    }
     words = ItemWords.of(item_words(study.items), study.suite.rows.item_ids)
-    controls = [outcome for name in ("held_out", "planted", "null") for outcome in tables[name]] + _described(study, concepts, words)
-    for features in track(others.controls, "controls", len(others.controls), "set"):
-        controls += [outcome for slug in slugs for outcome in _held_out(study, features, slug, params)]
-        controls += _planted(study, features, params)
-        controls += [outcome for slug in slugs for outcome in permuted_null(study, features, slug, params.null_draws)]
-        controls += _described(study, features, words)
-    return tables | {"controls": controls}
+    jobs: list[tuple[str, Callable[[], list[Outcome]]]] = []
+    for features in (concepts, *others.controls):
+        mine = features is concepts
+        for slug in slugs:
+            jobs.append(("held_out" if mine else "controls", partial(_held_out, study, features, slug, params)))
+            jobs.append(("null" if mine else "controls", partial(permuted_null, study, features, slug, params.null_draws)))
+        jobs.append(("planted" if mine else "controls", partial(_planted, study, features, params)))
+        jobs.append(("controls", partial(_described, study, features, words)))
+    for slug in slugs:
+        jobs.append(("subsampling", partial(subsampling, study, concepts, slug, params.resamples, params.subsample, params.ends)))
+        jobs.append(("ablation", partial(ablation, study, concepts, slug, params.resamples, params.ends)))
+    # Not mapped into memory: some of what the checks compute is sorted in place.
+    running = Parallel(n_jobs=threads, return_as="generator", max_nbytes=None)(delayed(job)() for _, job in jobs)
+    tables: dict[str, list[Outcome]] = {name: [] for name in HEADLINES} | {"controls": []}
+    for (name, _), outcomes in zip(jobs, track(running, "checks", len(jobs), "check"), strict=True):
+        tables[name] += outcomes
+    repeated = [outcome for name in ("held_out", "planted", "null") for outcome in tables[name]]
+    tables["controls"] = repeated + tables["controls"]
+    tables |= {"other_sae": other_sae(study, others.matched), "stability": stability, "redundancy": redundancy(study, concepts)}
+    return tables
 
 
 def _held_out(study: Study, features: Features, slug: str, params: ValidityParams) -> list[Outcome]:

@@ -250,3 +250,12 @@ def test_what_cannot_be_computed_is_undefined_and_the_rest_finite(case):
     metrics = metrics_of(tables)
     assert metrics["other_sae"] == {"calibrated": {"another": {"rank_correlation": {"n": 0}}}}
     assert (metrics["controls"]["concepts"]["n_tested"] > 0) == (case != "tiny")
+
+
+def test_two_processes_find_what_one_finds():
+    study = made_study(null_suite(np.random.default_rng(1), n_items=200, n_concepts=20))
+    few = ValidityParams(splits=1, null_draws=4, planted_draws=2, planted_concepts=2, resamples=4)
+    others = Others([metadata(study.items, study.suite.rows.n_tokens)], {})
+    one, two = (run_checks(study, others, [], few, threads) for threads in (1, 2))
+    assert str(one) == str(two)  # Not ==: what is undefined is NaN.
+    assert all(one[check] for check in ("held_out", "planted", "null", "subsampling", "ablation", "controls"))
