@@ -76,15 +76,20 @@ class Others:
 
 
 def run_checks(
-    study: Study, others: Others, stability: list[Outcome], params: ValidityParams, threads: int = 1
+    study: Study, others: Others, stability: Callable[[], list[Outcome]], params: ValidityParams, threads: int = 1
 ) -> dict[str, list[Outcome]]:
-    """All checks of one observer; ``stability`` comes ready, since it rests on other artifacts. The table of each check.
+    """All checks of one observer; ``stability`` is given, since it rests on other artifacts. The table of each check.
 
     Each subject with each feature set is by itself, so they go through ``threads`` processes; the outcomes do not depend on it.
     """
     concepts, slugs = study.concepts(), sorted(study.subjects)
     words = ItemWords.of(item_words(study.items), study.suite.rows.item_ids)
-    jobs: list[tuple[str, Callable[[], list[Outcome]]]] = []
+    # The longest are begun first.
+    jobs: list[tuple[str, Callable[[], list[Outcome]]]] = [
+        ("stability", stability),
+        ("other_sae", partial(other_sae, study, others.matched)),
+        ("redundancy", partial(redundancy, study, concepts)),
+    ]
     for features in (concepts, *others.controls):
         mine = features is concepts
         for slug in slugs:
@@ -96,13 +101,12 @@ def run_checks(
         jobs.append(("subsampling", partial(subsampling, study, concepts, slug, params.resamples, params.subsample, params.ends)))
         jobs.append(("ablation", partial(ablation, study, concepts, slug, params.resamples, params.ends)))
     # Not mapped into memory: some of what the checks compute is sorted in place.
-    running = Parallel(n_jobs=threads, return_as="generator", max_nbytes=None)(delayed(job)() for _, job in jobs)
-    tables: dict[str, list[Outcome]] = {name: [] for name in HEADLINES} | {"controls": []}
+    running = Parallel(n_jobs=threads, batch_size=1, return_as="generator", max_nbytes=None)(delayed(job)() for _, job in jobs)
+    tables: dict[str, list[Outcome]] = {name: [] for name in (*HEADLINES, "controls")}
     for (name, _), outcomes in zip(jobs, track(running, "checks", len(jobs), "check"), strict=True):
         tables[name] += outcomes
     repeated = [outcome for name in ("held_out", "planted", "null") for outcome in tables[name]]
     tables["controls"] = repeated + tables["controls"]
-    tables |= {"other_sae": other_sae(study, others.matched), "stability": stability, "redundancy": redundancy(study, concepts)}
     return tables
 
 

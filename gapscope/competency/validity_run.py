@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,7 @@ def write_validity(paths: RunPaths, output: Path, plots: Path, params: Params, w
             paths.activations / key, paths.items, paths.coverage / key, paths.scores, sorted(params.models), params.performance, params.seed
         )
         others = Others(_controls(study, key, paths, params, device), _matched(study, key, paths, params, work, device))
-        tables[key] = run_checks(study, others, _stability(study, key, paths, params), params.validity, params.threads)
+        tables[key] = run_checks(study, others, partial(_stability, study, key, paths, params), params.validity, params.threads)
     with atomic_directory(output) as directory:
         for key, checks in tables.items():
             (directory / key).mkdir()

@@ -244,7 +244,7 @@ def test_what_cannot_be_computed_is_undefined_and_the_rest_finite(case):
         study = replace(study, suite=replace(study.suite, families=codes), items=items)
     few = ValidityParams(splits=1, null_draws=4, planted_draws=2, planted_concepts=2, resamples=4)
     others = Others([metadata(study.items, study.suite.rows.n_tokens), bag_of_words(item_words(study.items), 50)], {})
-    tables = run_checks(study, others, [], few)
+    tables = run_checks(study, others, list, few)
     for outcome in (outcome for outcomes in tables.values() for outcome in outcomes):
         assert outcome.n > 0 or np.isnan(outcome.value), outcome
     metrics = metrics_of(tables)
@@ -256,6 +256,6 @@ def test_two_processes_find_what_one_finds():
     study = made_study(null_suite(np.random.default_rng(1), n_items=200, n_concepts=20))
     few = ValidityParams(splits=1, null_draws=4, planted_draws=2, planted_concepts=2, resamples=4)
     others = Others([metadata(study.items, study.suite.rows.n_tokens)], {})
-    one, two = (run_checks(study, others, [], few, threads) for threads in (1, 2))
+    one, two = (run_checks(study, others, list, few, threads) for threads in (1, 2))
     assert str(one) == str(two)  # Not ==: what is undefined is NaN.
     assert all(one[check] for check in ("held_out", "planted", "null", "subsampling", "ablation", "controls"))
