@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 
 class InputError(Exception):
@@ -36,3 +40,12 @@ def reason_of(error: BaseException, longest: int = 200) -> str:
     """What an error of a library says, on one line and not too long; its kind where it says nothing."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= longest else text[: longest - 1].rstrip() + "…"
+
+
+def wrong_field(error: ValidationError, what: str, file: Path, *, line: int | None = None, fix: str | None = None) -> InputError:
+    """The first of pydantic's complaints about an object in a file that should be ``what``, on one line that names its field."""
+    fault = error.errors()[0]
+    field = ".".join(str(part) for part in fault["loc"] if part != "[key]")
+    given = fault.get("input")
+    shown = f", is {given!r:.60}" if isinstance(given, (str, int, float, bool)) else ""
+    return InputError(f"not {what}: {fault['msg']}{shown}", file=file, line=line, field=field or None, fix=fix)

@@ -9,7 +9,10 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, Protocol
 
-from gapscope.errors import InputError
+from pydantic import ConfigDict, ValidationError
+from pydantic.dataclasses import dataclass as checked_dataclass
+
+from gapscope.errors import InputError, wrong_field
 from gapscope.files import atomic_directory, read_jsonl, write_json, write_jsonl
 from gapscope.items import Item, write_items
 from gapscope.params_robustness import FilterParams
@@ -44,9 +47,9 @@ def invented_faults(item: Item, slug: str) -> list[str]:
     return faults
 
 
-@dataclass(frozen=True)
+@checked_dataclass(frozen=True, config=ConfigDict(extra="forbid", strict=True))
 class Candidate:
-    """What a generator wrote for an item and a type.
+    """What a generator wrote for an item and a type; pydantic's ValidationError where a field is missing, wrong or unknown.
 
     Attributes:
         id: ``<original>-<type>-r<round>``, and the variant's id if it becomes one.
@@ -167,8 +170,8 @@ def read_candidates(path: Path, originals: Mapping[str, Item]) -> list[Candidate
     for line, row in read_jsonl(path) if path.stat().st_size else ():
         try:
             found.append(Candidate(**row))
-        except TypeError as error:
-            raise InputError(f"not a candidate: {error}", file=path, line=line, fix="run generate again") from error
+        except ValidationError as error:
+            raise wrong_field(error, "a candidate", path, line=line, fix="run generate again") from error
         if found[-1].type not in TYPES:
             raise InputError(f"no variant type {found[-1].type!r}", file=path, line=line, field="type")
         if found[-1].original not in originals:

@@ -68,12 +68,14 @@ class Head:
         """The head that :meth:`to_json` described.
 
         Raises:
-            InputError: a part is missing or of another length.
+            InputError: a part is missing, of another length, or no number.
         """
         try:
             head = Head(tuple(data["names"]), np.array(data["fill"], dtype=np.float64), data["kind"], data["state"])
-            head.probability(np.zeros((1, len(head.names))))
-        except (KeyError, TypeError, ValueError, IndexError) as error:
+            with np.errstate(all="ignore"):
+                if not np.isfinite(head.probability(np.zeros((1, len(head.names))))).all():
+                    raise ValueError("its probability is not a finite number")
+        except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
             raise InputError(f"not a stored head: {error}", fix="run sft again") from error
         return head
 

@@ -53,7 +53,7 @@ def read_hellaswag_pro(paths: Sequence[Path]) -> tuple[list[Seed], dict[str, int
             if name is None:
                 _keep_original(originals, _seed(row, ORIGINAL, "", path, line), counts)
                 continue
-            if name not in TYPE_NAMES:
+            if not isinstance(name, str) or name not in TYPE_NAMES:
                 raise InputError(f"is {name!r}", file=path, line=line, field="perturbation_type", fix=f"one of: {', '.join(TYPE_NAMES)}")
             if "original_context" in row:
                 _keep_original(originals, _seed(row, ORIGINAL, "original_", path, line), counts)

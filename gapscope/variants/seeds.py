@@ -75,14 +75,15 @@ def _parse(row: dict[str, Any], path: Path, line: int) -> Seed:
     if not isinstance(meta, dict):
         raise InputError("must be an object", file=path, line=line, field="meta")
     kind = meta.get("type")
-    if kind != ORIGINAL and kind not in TYPES:
+    if not isinstance(kind, str) or (kind != ORIGINAL and kind not in TYPES):
         raise InputError(f"is {kind!r}", file=path, line=line, field="meta.type", fix=f"one of: original, {', '.join(TYPES)}")
     verdict = meta.get("verdict")
     if not isinstance(verdict, dict) or any(not isinstance(verdict.get(name), bool) for name in (*DIMENSIONS, "valid")):
         raise InputError("needs tc, lc, au and valid, each true or false", file=path, line=line, field="meta.verdict")
     if verdict["valid"] != all(verdict[name] for name in DIMENSIONS):
         raise InputError("valid must be true exactly when tc, lc and au are", file=path, line=line, field="meta.verdict")
-    lenient = not verdict["valid"] and isinstance(row.get("choices"), list)
+    choices = row.get("choices")
+    lenient = not verdict["valid"] and isinstance(choices, list) and all(isinstance(choice, str) for choice in choices)
     item = _parse_invalid(row, path, line) if lenient else parse_item(row, path, line)
     return Seed(item, kind, {name: verdict[name] for name in DIMENSIONS}, path, line)
 

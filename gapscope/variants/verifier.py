@@ -11,15 +11,17 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from pydantic import Field, ValidationError, model_validator
 
 from gapscope.embedder import Embedder
-from gapscope.errors import InputError
+from gapscope.errors import InputError, wrong_field
 from gapscope.files import dump_json, read_json, sha256_tree, write_bytes
 from gapscope.items import Item
 from gapscope.lm import LM, load_lm
+from gapscope.params_types import Strict
 from gapscope.variants.calibration import scaled
 from gapscope.variants.evidence import evidence_matrix, texts
 from gapscope.variants.evidence_heads import probabilities
@@ -111,6 +113,36 @@ def stacked(evidence: np.ndarray, tuned: np.ndarray) -> np.ndarray:
 
 
 STACK_NAMES = tuple(f"{source}_{column}" for source in ("evidence", "tuned") for column in COLUMNS)
+Column = Literal["tc", "lc", "au", "valid"]
+
+
+class _Stored(Strict):
+    """What ``verifier.json`` holds; see :class:`Settings`."""
+
+    version: Literal[1]
+    kind: Kind
+    form: Form | None
+    likelihoods: Which
+    temperature: Annotated[dict[Column, Annotated[float, Field(gt=0)]], Field(min_length=len(COLUMNS))]
+    threshold: Annotated[dict[Column, float], Field(min_length=len(COLUMNS))]
+    inputs: dict[str, str]
+    heads: Annotated[dict[Column, Any], Field(min_length=len(COLUMNS))]
+    stack: dict[Column, Any]
+
+    @model_validator(mode="after")
+    def _parts_of_its_kind(self) -> _Stored:
+        if self.kind != "evidence" and self.form is None:
+            raise ValueError(f"one of kind {self.kind} needs form")
+        if self.kind == "stack" and len(self.stack) < len(COLUMNS):
+            raise ValueError("one of kind stack needs a head of the stack for each column")
+        return self
+
+
+def _head(data: Any, file: Path, field: str) -> Head:
+    try:
+        return Head.from_json(data)
+    except InputError as error:
+        raise InputError(error.message, file=file, field=field, fix=error.fix) from error
 
 
 @dataclass(frozen=True)
@@ -153,11 +185,13 @@ class Settings:
         if not isinstance(data, dict) or data.get("version") != VERSION:
             raise InputError(f"not a verifier of version {VERSION}", file=directory / FILE, fix="run sft again")
         try:
-            plain: dict[str, Any] = {name: data[name] for name in ("kind", "form", "likelihoods", "temperature", "threshold", "inputs")}
-            heads: dict[str, Any] = {name: {key: Head.from_json(value) for key, value in data[name].items()} for name in ("heads", "stack")}
-        except KeyError as error:
-            raise InputError(f"{error.args[0]} is missing", file=directory / FILE, fix="run sft again") from error
-        return Settings(**plain, **heads)
+            found = dict(_Stored.model_validate(data))
+        except ValidationError as error:
+            raise wrong_field(error, "a verifier", directory / FILE, fix="run sft again") from error
+        del found["version"]
+        for name in ("heads", "stack"):
+            found[name] = {key: _head(value, directory / FILE, f"{name}.{key}") for key, value in found[name].items()}
+        return Settings(**found)
 
     def combine(self, evidence: np.ndarray, tuned: np.ndarray | None) -> np.ndarray:
         """Raw probabilities (rows, COLUMNS) of this kind from evidence's and the fine-tuned model's."""

@@ -133,7 +133,16 @@ def test_near_duplicates_by_type() -> None:
 
 @pytest.mark.parametrize(
     ("change", "said"),
-    [({"type": "odd"}, "no variant type 'odd'"), ({"original": "gone"}, "no item 'gone'"), ({"more": 1}, "not a candidate")],
+    [
+        ({"type": "odd"}, "no variant type 'odd'"),
+        ({"original": "gone"}, "no item 'gone'"),
+        ({"more": 1}, r"c\.jsonl:1: more: not a candidate"),
+        ({"type": ["odd"]}, r"c\.jsonl:1: type: not a candidate: .*string"),
+        ({"round": "1"}, r"c\.jsonl:1: round: not a candidate: .*integer, is '1'"),
+        ({"completion": 7}, r"c\.jsonl:1: completion: not a candidate"),
+        ({"ended": 1}, r"c\.jsonl:1: ended: not a candidate"),
+        ({"n_tokens": 2.5}, r"c\.jsonl:1: n_tokens: not a candidate"),
+    ],
 )
 def test_damaged_candidates_are_refused(tmp_path: Path, change: dict[str, object], said: str) -> None:
     write_jsonl(tmp_path / "c.jsonl", [asdict(CASES["fine"]) | change])

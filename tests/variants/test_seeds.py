@@ -15,6 +15,7 @@ import pytest
 
 from gapscope.errors import InputError
 from gapscope.items import Item
+from gapscope.variants.seed_import import read_hellaswag_pro
 from gapscope.variants.seeds import DIMENSIONS, check_seeds, read_seeds
 from gapscope.variants.shortcuts import SHORTCUTS, credit, shortcut_accuracy
 from gapscope.variants.types import TYPES
@@ -54,6 +55,7 @@ def write(tmp_path: Path, *rows: dict[str, Any]) -> Path:
     ("changes", "expected"),
     [
         ({"meta": {"type": "haiku", "verdict": {}}}, r"seeds\.jsonl:1: meta\.type: is 'haiku'"),
+        ({"meta": {"type": ["original"], "verdict": {}}}, r"seeds\.jsonl:1: meta\.type: is \['original'\]"),
         ({"meta": {"type": "original"}}, r"meta\.verdict: needs tc, lc, au and valid"),
         ({"meta": {"type": "original", "verdict": {"tc": True, "lc": False, "au": True, "valid": True}}}, "exactly when tc, lc and au are"),
         ({"choices": ["x", "x"]}, "two choices are the same"),
@@ -64,6 +66,18 @@ def write(tmp_path: Path, *rows: dict[str, Any]) -> Path:
 def test_damaged_seeds_are_refused(tmp_path: Path, changes: dict[str, Any], expected: str) -> None:
     with pytest.raises(InputError, match=expected):
         read_seeds([write(tmp_path, row(**changes))])
+
+
+def test_an_invalid_seed_needs_choices_of_text_all_the_same(tmp_path: Path) -> None:
+    verdict = {"tc": True, "lc": True, "au": False, "valid": False}
+    with pytest.raises(InputError, match=r"seeds\.jsonl:1: choices: must be a list of strings"):
+        read_seeds([write(tmp_path, row(choices=[1, 2], meta={"type": "causal_inference", "verdict": verdict}))])
+
+
+@pytest.mark.parametrize("kind", [["scene_transition"], {"a": 1}, 7, "haiku"])
+def test_imported_seeds_of_no_known_type_are_refused(tmp_path: Path, kind: Any) -> None:
+    with pytest.raises(InputError, match=r"seeds\.jsonl:1: perturbation_type: is .*one of: problem_reparagraphing"):
+        read_hellaswag_pro([write(tmp_path, {"id": 1, "perturbation_type": kind})])
 
 
 def test_duplicate_ids_are_refused(tmp_path: Path) -> None:

@@ -87,7 +87,20 @@ def test_another_model_or_encoder_is_refused(made: Path) -> None:
 
 def test_a_damaged_verifier_is_refused(made: Path, tmp_path: Path) -> None:
     data = json.loads((made / "one/verifier/verifier.json").read_text())
-    for change, message in (({"version": 99}, "not a verifier of version 1"), ({"heads": {"valid": {}}}, "not a stored head")):
+    heads, broken = data["heads"], {**data["heads"], "lc": {}}
+    numberless = {**heads, "au": {**heads["au"], "state": {"trees": []}}}
+    for change, message in (
+        ({"version": 99}, "not a verifier of version 1"),
+        ({"heads": broken}, r"verifier\.json: heads\.lc: not a stored head: 'names'"),
+        ({"heads": numberless}, r"heads\.au: not a stored head: its probability is not a finite number"),
+        ({"heads": list(heads)}, "heads: not a verifier: Input should be a valid dictionary"),
+        ({"heads": {"valid": heads["valid"]}}, "heads: not a verifier: Dictionary should have at least 4 items"),
+        ({"kind": "oracle"}, "kind: not a verifier"),
+        ({"kind": "stack", "form": None}, "kind stack needs form"),
+        ({"temperature": dict.fromkeys(COLUMNS, "1")}, r"temperature\.tc: not a verifier: .*number, is '1'"),
+        ({"threshold": {"tc": 0.5}}, "threshold: not a verifier"),
+        ({"inputs": ["a"]}, "inputs: not a verifier"),
+    ):
         (tmp_path / "verifier.json").write_text(json.dumps(data | change))
         with pytest.raises(InputError, match=message):
             Settings.read(tmp_path)
@@ -106,7 +119,9 @@ def test_seeds_of_one_verdict_are_refused_before_a_model_is_loaded(made: Path, t
 
 def test_too_few_families_for_the_stack_are_refused(made: Path, tmp_path: Path) -> None:
     none = PARAMS.model_copy(update={"verifier": PARAMS.verifier.model_copy(update={"stack_share": 0.001})})
-    with pytest.raises(InputError, match=r"0 variants of the training families that the stack learns from.*raise sft\.verifier\.stack_share"):
+    with pytest.raises(
+        InputError, match=r"0 variants of the training families that the stack learns from.*raise sft\.verifier\.stack_share"
+    ):
         train_verifier(made / "split", Workplace(tmp_path, tmp_path, none, 20, 1, "cpu", tmp_path))
 
 
