@@ -63,7 +63,7 @@ def about_for(shape: Shape, texts: tuple[str, ...] = ()) -> About:
         0.05,
         0.95,
         {slug: f"{slug} {label}" for slug in shape.observers},
-        {slug: f"Model {slug} {label}" for slug in shape.subjects},
+        {slug: f"Model {slug} (Q4_1) {label}".strip() for slug in shape.subjects},
     )
 
 
@@ -224,8 +224,9 @@ def _robustness(data: Path, items: list[Item], subjects: tuple[str, ...], texts:
             "p_holm": [0.5] * len(pairs),
         },
     )
-    baseline = {"accuracy": 0.35, "chance": 1 / 3, "n": 6}
-    write_json(place / "quality.json", {"subsets": {"all": {"shortcuts": {"longest": baseline}}}, "not_asked": {}})
+    baseline = {"accuracy": 0.35, "low": 0.2, "high": 0.5, "chance": 1 / 3, "n": 6}
+    quality = {"shortcuts": {"longest": baseline}, "choices_only": {subjects[0]: baseline}}
+    write_json(place / "quality.json", {"subsets": {"all": quality}, "not_asked": {}})
     (data / "variants").mkdir(exist_ok=True)
     write_items(data / "variants/variants.jsonl", variants)
     rejected = [
@@ -242,7 +243,16 @@ def _robustness(data: Path, items: list[Item], subjects: tuple[str, ...], texts:
         }
     ]
     rejected.append(
-        {**rejected[0], "id": "c2", "reason": "lc", "text": "A candidate", "choices": ["a", "b"], "answer": 0, "completion": "x"}
+        {
+            **rejected[0],
+            "id": "c2",
+            "reason": "lc",
+            "explanation": "the verifier sees a fault in lc, au",
+            "text": "A candidate",
+            "choices": ["a", "b"],
+            "answer": 0,
+            "completion": "x",
+        }
     )
     write_jsonl(data / "variants/rejected.jsonl", rejected)
     write_json(
@@ -261,13 +271,16 @@ def _validity(observers: tuple[str, ...]) -> dict:
     ranked = {
         "lowest": {"adjusted": outcome(-0.2)},
         "highest": {"adjusted": outcome(0.2)},
-        "features": {"r": outcome(0.6)},
+        "features": {"r": outcome(0.6), "r_shuffled": {"value": -0.001, "low": -0.08, "high": 0.07, "n": 40}},
         "gap": {"success": outcome(0.3)},
     }
     return {
         "held_out": each({"calibrated": ranked}),
         "planted": each(
-            {"calibrated": {"recall": outcome(0.6), "precision": outcome(0.9)}, "raw": {"recall": outcome(0.2), "precision": outcome(0.1)}}
+            {
+                "calibrated": {"recall": outcome(0.6), "precision": outcome(0.944), "precision_planted": outcome(0.709)},
+                "raw": {"recall": outcome(0.2), "precision": outcome(0.1)},
+            }
         ),
         "null": each({"calibrated": {"any_discovery": outcome(0.04)}, "raw": {"outside_mean": outcome(0.5)}}),
         "subsampling": each(
@@ -282,13 +295,17 @@ def _validity(observers: tuple[str, ...]) -> dict:
         "ablation": each(
             {
                 "calibrated": {"lowest": {"other_items": outcome(0.02)}, "highest": {"other_items": outcome(-0.02)}},
-                "random": {"other_items": {"value": 0, "low": -0.01, "high": 0.01, "n": 5}},
+                "random": {"other_items": {"value": -0.0, "low": -0.01, "high": 0.01, "n": 5}},
             }
         ),
         "other_sae": each({"calibrated": {"another": {"rank_correlation": {"n": 0}}}}),
         "stability": each({"keywords_same": outcome(0.5), "keywords_others": outcome(0.02), "clusters": outcome(0.3)}),
         "controls": each(
-            {"concepts": {"n_tested": 30, "r": 0.5, "gaps": 3}, "random": {"n_tested": 30, "r": 0.55}, "words": {"n_tested": 0}}
+            {
+                "concepts": {"n_tested": 30, "r": 0.5, "item_r": -0.001, "lowest": 0.002, "gaps": 3},
+                "random": {"n_tested": 30, "r": 0.55},
+                "words": {"n_tested": 0},
+            }
         ),
     }
 

@@ -7,6 +7,7 @@ import csv
 import io
 import json
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -167,7 +168,7 @@ def test_concept_page_shows_question_gold_and_answers(tab) -> None:
     page.locator(".window summary").first.click()
     question = page.locator(".question").first
     assert question.locator("li.gold").count() == 1
-    assert "chosen by Model one" in question.inner_text()
+    assert "chosen by Model one (Q4_1)" in question.inner_text()
     assert "reference corpus" in page.inner_text(".windows")
 
 
@@ -248,3 +249,62 @@ def test_narrow_screens_hold_every_view(browser, made, width: int) -> None:
         assert tab.page.evaluate("document.documentElement.scrollWidth <= innerWidth"), view
     tab.context.close()
     assert tab.said == []
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_the_open_tab_is_in_sight_on_a_phone(browser, made, view: str) -> None:
+    tab = Tab(browser, made, viewport={"width": 360, "height": 740})
+    tab.open(view)
+    place = tab.page.locator(".tabs [aria-current]").bounding_box()
+    tab.context.close()
+    assert place["x"] >= 0
+    assert place["x"] + place["width"] <= 360
+
+
+def test_what_rounds_to_zero_has_no_sign(tab) -> None:
+    for view in ("validity", "overview", "robustness", "concept/3", "clusters"):
+        tab.open(view)
+        assert not re.search(r"[−+-]0(\.0+)?(?![\d.])", tab.page.inner_text("main")), view
+    tab.open("validity")
+    cells = tab.page.locator("tr:has-text('SAE concepts') td").all_inner_texts()
+    assert cells[3] == cells[7] == "0.00", "lowest +0.002 and r of items -0.001"
+
+
+def test_names_stand_as_they_are_given(tab) -> None:
+    for view in VIEWS:
+        tab.open(view)
+        assert "Q4 1" not in tab.page.inner_text("main"), view
+    tab.open("robustness")
+    assert "Model one (Q4_1), shown the choices alone" in tab.page.inner_text("main")
+
+
+def test_verdicts_are_told_in_words(tab) -> None:
+    tab.open("robustness")
+    text = tab.page.inner_text("main")
+    assert "the verifier sees a fault in label, one answer" in text
+    assert not re.search(r"\b(tc|lc|au)\b", text)
+    assert all(told in text for told in ("Type (TC): it is", "Label (LC): the marked", "One answer (AU): exactly"))
+
+
+def test_two_kinds_of_planted_precision_are_told_apart(tab) -> None:
+    tab.open("validity")
+    text = tab.page.inner_text("main")
+    assert re.search(r"“Truly does worse” counts .*: 94\.4%\.", text)
+    assert re.search(r"“Itself planted” counts .*: 70\.9%\.", text)
+    assert "named, itself planted" in text
+
+
+def test_agreement_within_chance_leads_nothing(browser, tmp_path) -> None:
+    paths = make_explorer_run(tmp_path, SHAPE)
+    metrics = json.loads(paths.validity.read_text(encoding="utf-8"))
+    for entry in metrics["controls"].values():
+        entry["concepts"] |= {"r": 0.05, "r_chance": 0.08}
+        entry["random"] |= {"r": -0.04, "r_chance": 0.09}
+    paths.validity.write_text(json.dumps(metrics), encoding="utf-8")
+    write_explorer(tmp_path / "e.html", paths, about_for(SHAPE))
+    tab = Tab(browser, tmp_path / "e.html")
+    tab.open("validity")
+    last = tab.page.locator("article.judged").last.inner_text()
+    tab.context.close()
+    assert "poor" in last.split("\n")[0]
+    assert "not told from chance, so they lead nothing" in last

@@ -217,7 +217,7 @@ def test_written_report_names_findings_and_examples(run: ExplorerPaths, tmp_path
     write_markdown(tmp_path / "r.md", run, about_for(SHAPE))
     text = (tmp_path / "r.md").read_text(encoding="utf-8")
     assert text.count("## Concepts of Model") == 2
-    assert "| Model one | all | 6 | 50.0% (20.0% to 80.0%)" in text
+    assert "| Model one (Q4\\_1) | all | 6 | 50.0% (20.0% to 80.0%)" in text
     assert "How each number was made" in text
     assert re.search(r"Question \*\*\d", text), "the peak of an example is bold"
     write_markdown(tmp_path / "again.md", run, about_for(SHAPE))

@@ -101,7 +101,7 @@ def test_overview_and_table_begin_with_the_report_s_order(browser, tmp_path) -> 
         expected = [f"#{extreme.concept}" for extreme in ranked if extreme.status in ("gap", "strength")]
         tab.open("overview")
         card = tab.page.locator(".card").nth(0 if end == "worst" else 1)
-        assert [text.split()[0] for text in card.locator("ol a").all_inner_texts()] == expected
+        assert [text.split(":")[0] for text in card.locator("ol a").all_inner_texts()] == expected
         tab.open(f"concepts?sort={sort}" if end == "best" else "concepts")
         assert tab.page.locator(".slick-row .slick-cell.l0").first.inner_text() == expected[0]
     tab.context.close()
@@ -119,7 +119,7 @@ def test_any_two_subjects_are_set_apart_by_their_own_intervals(browser, made) ->
     tab = Tab(browser, made)
     tab.open("compare?pair=free&first=one&second=two&kind=apart&sort=-relative")
     text = tab.page.inner_text("main")
-    assert f"better on {better.sum()}, Model one" in text
+    assert f"better on {better.sum()}, Model one (Q4_1)" in text
     assert f"{better.sum() + worse.sum()} of 120 concepts" in text
     highest = np.flatnonzero(better)[np.argmax((two["adjusted"] - one["adjusted"])[better])]
     assert tab.page.locator(".slick-row .slick-cell.l0").first.inner_text() == f"#{highest}"

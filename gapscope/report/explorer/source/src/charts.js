@@ -116,11 +116,22 @@ export function histogram(label, { low, high, bins, all, chosen, name, format, b
   });
 }
 
+const LETTER = 7; // pixels, about, of a 12 px letter
+
+// A name that is too long for one line, on two: broken after a space or an underscore, the only places where a slug can be.
+function folded(name, width) {
+  const fits = Math.floor(width / LETTER);
+  if (name.length <= fits) return name;
+  const breaks = [...name].flatMap((letter, k) => (/[ _]/.test(letter) && k < fits ? [k + 1] : []));
+  const at = breaks.at(-1);
+  return at ? `${name.slice(0, at).trimEnd()}\n${name.slice(at)}` : name;
+}
+
 // A dot and its interval a row, the first row on top; `zero` is the value of the reference line.
-export function intervals(label, rows, { zero = null, name = "", format = signed, row = 26 } = {}) {
+export function intervals(label, rows, { zero = null, name = "", format = signed, row = 28 } = {}) {
   if (!rows.some((entry) => Number.isFinite(entry.value))) return h("p", {}, "Nothing here has a number.");
   const option = (width) => {
-    const left = Math.min(width * 0.38, 22 + 7 * Math.max(...rows.map((entry) => entry.name.length)));
+    const left = Math.min(width * (width < 500 ? 0.46 : 0.38), 22 + LETTER * Math.max(...rows.map((entry) => entry.name.length)));
     const known = rows.flatMap((entry) => [entry.low, entry.high, entry.value, entry.mark]).filter(Number.isFinite);
     const ends = zero === null ? known : [...known, zero];
     const pad = (Math.max(...ends) - Math.min(...ends) || 1) * 0.04;
@@ -135,8 +146,8 @@ export function intervals(label, rows, { zero = null, name = "", format = signed
       },
       xAxis: axis({ type: "value", min: Math.min(...ends) - pad, max: Math.max(...ends) + pad, axisLabel: { color: colour("soft"), fontSize: 12, formatter: (v) => format(v), hideOverlap: true, showMinLabel: false, showMaxLabel: false } }),
       yAxis: axis({
-        type: "category", inverse: true, data: rows.map((entry) => entry.name), axisTick: { show: false },
-        axisLabel: { color: colour("ink"), fontSize: 12, width: left - 12, overflow: "truncate" }, splitLine: { show: false },
+        type: "category", inverse: true, data: rows.map((entry) => folded(entry.name, left - 12)), axisTick: { show: false },
+        axisLabel: { color: colour("ink"), fontSize: 12, lineHeight: 13, width: left - 12, overflow: "truncate", interval: 0 }, splitLine: { show: false },
       }),
       series: [
         {
@@ -173,13 +184,16 @@ export function intervals(label, rows, { zero = null, name = "", format = signed
 
 export function heatmap(label, names, value, { name, low, high }) {
   const cells = names.flatMap((_a, y) => names.map((_b, x) => [x, y, value(y, x)])).filter(([x, y]) => x !== y);
-  return chart(label, 90 + names.length * 30, (width) => {
-    const left = Math.min(170, width * 0.3);
+  const longest = LETTER * Math.max(...names.map((name) => name.length));
+  // Names stand at 50 degrees below the columns: the height that they need is four fifths of their length.
+  const below = Math.min(170, longest) * 0.8 + 24;
+  return chart(label, below + names.length * 30, (width) => {
+    const left = Math.min(longest + 16, width * 0.38);
     return {
-      grid: { left, right: 14, top: 8, bottom: 118 },
+      grid: { left, right: 14, top: 8, bottom: below },
       tooltip: { formatter: ({ data }) => `${names[data[1]]}, ${names[data[0]]}\n${name} ${percent(data[2])}` },
-      xAxis: axis({ type: "category", data: names, axisLabel: { color: colour("soft"), fontSize: 12, rotate: 50, interval: 0, width: 100, overflow: "truncate" }, splitLine: { show: false } }),
-      yAxis: axis({ type: "category", data: names, inverse: true, axisLabel: { color: colour("soft"), fontSize: 12, interval: 0, width: left - 10, overflow: "truncate" }, splitLine: { show: false } }),
+      xAxis: axis({ type: "category", data: names, axisLabel: { color: colour("soft"), fontSize: 12, rotate: 50, interval: 0, width: 170, overflow: "truncate" }, splitLine: { show: false } }),
+      yAxis: axis({ type: "category", data: names.map((name) => folded(name, left - 10)), inverse: true, axisLabel: { color: colour("soft"), fontSize: 12, lineHeight: 13, interval: 0, width: left - 10, overflow: "truncate" }, splitLine: { show: false } }),
       visualMap: { show: false, min: low, max: high, inRange: { color: [colour("heat-0"), colour("heat-1"), colour("heat-2")] } },
       series: [{
         type: "heatmap", data: cells,
@@ -191,11 +205,12 @@ export function heatmap(label, names, value, { name, low, high }) {
 
 export function scatter(label, series, { xName, yName, open, describe }) {
   const many = series().reduce((sum, entry) => sum + entry.points.length, 0) > 20000;
+  const minus = (value) => String(value).replace("-", "−");
   return chart(label, 190, () => ({
     grid: { left: 52, right: 12, top: 12, bottom: 40 },
     tooltip: { formatter: ({ data }) => describe(data[2]) },
-    xAxis: axis({ type: "value", scale: true, name: xName, nameGap: 24 }),
-    yAxis: axis({ type: "value", scale: true, name: yName, nameGap: 36 }),
+    xAxis: axis({ type: "value", scale: true, name: xName, nameGap: 24, axisLabel: { color: colour("soft"), fontSize: 12, hideOverlap: true, formatter: minus } }),
+    yAxis: axis({ type: "value", scale: true, name: yName, nameGap: 36, axisLabel: { color: colour("soft"), fontSize: 12, hideOverlap: true, formatter: minus } }),
     series: series().map(({ points, tone, symbol }) => ({
       type: "scatter", data: points, symbol, symbolSize: many ? 3 : 5, large: many, largeThreshold: 5000, itemStyle: { color: colour(tone), opacity: 0.65 },
     })),

@@ -28,14 +28,17 @@ export function clear(element, ...children) {
 
 export const NONE = "—";
 
+// What rounds to zero has no sign.
 export function number(value, digits = 2) {
-  return Number.isFinite(value) ? value.toFixed(digits).replace("-", "−") : NONE;
+  if (!Number.isFinite(value)) return NONE;
+  const text = value.toFixed(digits);
+  return Number(text) === 0 ? text.replace("-", "") : text.replace("-", "−");
 }
 
 export function signed(value, digits = 2) {
   if (!Number.isFinite(value)) return NONE;
   const text = number(value, digits);
-  return value > 0 ? `+${text}` : text;
+  return Number(value.toFixed(digits)) > 0 ? `+${text}` : text;
 }
 
 export function percent(value, digits = 1) {

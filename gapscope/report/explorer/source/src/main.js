@@ -27,6 +27,9 @@ async function show(focus) {
   const state = current();
   const view = Object.hasOwn(VIEWS, state.view) ? VIEWS[state.view] : overview;
   clear(tabs, TABS.map(([name, text]) => h("a", { href: address(name), "aria-current": name === state.view || (name === "concepts" && state.view === "concept") ? "page" : null }, text)));
+  // On a phone the strip is wider than the screen: the open tab is moved into it, the page is not.
+  const open = tabs.querySelector("[aria-current]");
+  if (open) tabs.scrollLeft = open.offsetLeft - tabs.offsetLeft - (tabs.clientWidth - open.offsetWidth) / 2;
   clear(pickers, picker(state));
   let made;
   try {

@@ -8,7 +8,7 @@ const MADE = [
   ["adjusted", "The same weighted mean of the chance-corrected score minus that of items of the same benchmark and about the same length: 0 is as expected, −0.1 ten points worse."],
   ["n_eff", "How many equally weighted items the concept's items are worth. Below the least support a concept is unsupported, which is not a gap."],
   ["p and q", "p: how often scores permuted within benchmark and length give so far a value. q: Benjamini and Hochberg's, over the supported concepts."],
-  ["gap, strength", "q below alpha, and adjusted below (above) 0. Concepts that fire on the same items are one finding: count findings, not concepts."],
+  ["gap, strength, typical", "Gap (strength): q below alpha, and adjusted below (above) 0. Typical: tested, and not told from chance. Concepts that fire on the same items are one finding: count findings, not concepts."],
   ["label score", "How well the label alone picks the concept's held-out contexts out of others': 0.5 is chance, 1 perfect. “(?)” marks those under 0.6 or unscored; a label in quotes is only the text on which the concept fires most."],
 ];
 
@@ -19,7 +19,10 @@ export async function about() {
   ]);
   const root = h("section", { class: "view", "aria-labelledby": "about-title" },
     h("h1", { id: "about-title", tabindex: "-1" }, "About this run"),
+    h("h2", {}, "Observers"),
     table("Observers", ["observer", "SAE", "architecture", ["concepts", "num"], ["FVU", "num"], ["L0", "num"], ["tokens", "num"], ["masked", "num"], ["truncated", "num"]], rows),
+    h("p", { class: "said" }, "FVU: share of the activations' variance that the SAE leaves unexplained; L0: concepts active on a token; both on the items. Masked and truncated: tokens."),
+    h("h2", {}, "Benchmarks"),
     table("Benchmarks and licences", ["benchmark", "kind", ["items", "num"], "licence"], meta.benchmarks.map((entry) => [entry.slug, entry.kind ?? "—", count(entry.n_items), entry.licence ?? "—"])),
     h("p", {}, `Seed ${seed}; least support n_eff ${least}; alpha ${alpha}; intervals ${confidence * 100}%.`),
     h("p", {}, "Digest of the inputs: ", h("code", {}, meta.digest)),

@@ -1,5 +1,5 @@
 import { block, labelOf, meta, placeOf } from "../data.js";
-import { choose, clear, count, h, signed } from "../dom.js";
+import { choose, clear, count, h, interval, signed } from "../dom.js";
 import { address, keep } from "../state.js";
 
 const KINDS = {
@@ -27,10 +27,13 @@ export async function clustersView(state) {
   if (kinds.length) await draw();
   const root = h("section", { class: "view", "aria-labelledby": "clusters-title" },
     h("h1", { id: "clusters-title", tabindex: "-1" }, "Clusters"),
-    h("p", { class: "lead" }, "Concepts that stand out, grouped by decoder direction and label. A name is a guess from text or a model's words; the members' contexts are the evidence."),
+    h("p", { class: "lead" }, "Concepts that stand out, grouped by decoder direction and label. A name is a guess from text or a model's words; the members' contexts are the evidence. In brackets: adjusted score, its interval, n_eff."),
     kinds.length ? [h("div", { class: "bar" }, choose("Kind", kinds.map((name) => [name, KINDS[name] ?? name]), kind, (value) => { kind = value; all = false; keep({ kind: value }); draw(); })), said, box] : h("p", {}, "No concept stood out, so there is nothing to group."));
   return { root };
 }
+
+// In brackets, since a label may be a number itself.
+const score = (whole, place) => (Number.isFinite(whole.adjusted[place]) ? `(${signed(whole.adjusted[place])}, ${interval(whole.adjusted_low[place], whole.adjusted_high[place])}, n_eff ${count(whole.n_eff[place])})` : "");
 
 const order = (kind) => { const place = Object.keys(KINDS).indexOf(kind); return place < 0 ? 99 : place; };
 
@@ -38,5 +41,5 @@ async function card(group, observer, concepts, whole) {
   const members = await Promise.all(group.concepts.map(async (number) => [number, await placeOf(observer, number)]));
   return h("article", { class: "cluster" },
     h("h3", {}, group.text || "(no name)", h("span", { class: "soft" }, ` ${group.id}`)),
-    h("ul", {}, members.map(([number, place]) => h("li", {}, h("a", { href: address("concept", {}, number) }, `#${number}`), ` ${labelOf(concepts, place)} `, group.subject && h("span", { class: "soft" }, signed(whole.adjusted[place]))))));
+    h("ul", {}, members.map(([number, place]) => h("li", {}, h("a", { href: address("concept", {}, number) }, `#${number}`), ` ${labelOf(concepts, place)} `, group.subject && h("span", { class: "soft" }, score(whole, place))))));
 }

@@ -17,8 +17,8 @@ export async function concept(state) {
   const root = h("section", { class: "view", "aria-labelledby": "concept-title" },
     h("nav", { class: "steps", "aria-label": "Concepts around" },
       h("a", { href: address("concepts") }, "← all concepts"),
-      place > 0 && h("a", { href: address("concept", {}, concepts.concept[place - 1]) }, `#${concepts.concept[place - 1]}`),
-      place + 1 < rows.n && h("a", { href: address("concept", {}, concepts.concept[place + 1]) }, `#${concepts.concept[place + 1]}`)),
+      place > 0 && h("a", { href: address("concept", {}, concepts.concept[place - 1]) }, `‹ #${concepts.concept[place - 1]}`),
+      place + 1 < rows.n && h("a", { href: address("concept", {}, concepts.concept[place + 1]) }, `#${concepts.concept[place + 1]} ›`)),
     h("h1", { id: "concept-title", tabindex: "-1" }, h("span", { class: "soft" }, `#${id} `), label),
     h("p", { class: "lead" }, labelNote(concepts, place), ". ", facts(rows, place), " ", pedia(observer, id)),
     await subjectsTable(observer, place),
@@ -30,13 +30,19 @@ export async function concept(state) {
   return { root };
 }
 
+const AGAINST = {
+  over: "it fires more often here than in the reference corpus", under: "it fires less often here than in the reference corpus", typical: "it fires about as often here as in the reference corpus",
+  unexercised: "it fires in the reference corpus and never here", missing: "it never fires here", dead: "it never fires, in the reference corpus either",
+  undecided: "there is too little text to tell whether it fires more or less often here than in the reference corpus",
+};
+
 function facts(rows, place) {
   const { columns, concepts } = rows;
   const structural = concepts.structural[place] ? " It is structural: it fires as much on a template with empty content, so it is left out of the tests." : "";
   const status = coverageOf(rows, place);
   const cluster = concepts.cluster_names[concepts.cluster[place]];
   return [
-    `Coverage ${small(columns.coverage[place])} (1 is an average concept)${status ? `, ${status} against the reference corpus` : ""}; it fires on ${count(columns.n_items[place])} items.${structural}`,
+    `Coverage ${small(columns.coverage[place])} (1 is an average concept)${status ? `, status ${status}: ${AGAINST[status] ?? status}` : ""}. It fires on ${count(columns.n_items[place])} of ${count(meta.n_items)} items.${structural}`,
     cluster && [" Cluster ", h("a", { href: address("concepts", { cluster, n: 0 }) }, cluster), "."],
   ];
 }
@@ -70,14 +76,14 @@ function byBenchmark(rows, parts, place, calibrated) {
     const at = k * n + place;
     const status = parts.status_names[parts.status[at]];
     return {
-      name, value: parts[names[0]][at], low: parts[names[1]][at], high: parts[names[2]][at], chi: parts.chi_model[at], n: parts.n[at], n_eff: parts.n_eff[at], status,
+      name, row: `${name} (${count(parts.n[at])})`, value: parts[names[0]][at], low: parts[names[1]][at], high: parts[names[2]][at], chi: parts.chi_model[at], n: parts.n[at], n_eff: parts.n_eff[at], status,
       tone: status === "gap" || status === "strength" ? status : "bar", hollow: parts.n_eff[at] < meta.about.min_n_eff, note: `${count(parts.n[at])} items, n_eff ${count(parts.n_eff[at])}`,
     };
   });
   const some = found.filter((entry) => Number.isFinite(entry.value));
   const silent = found.filter((entry) => !Number.isFinite(entry.value)).map((entry) => entry.name);
   return [
-    some.length ? intervals(`Score on this concept by benchmark, with ${percent(meta.about.confidence, 0)} intervals`, some, { zero: calibrated ? 0 : null, name: calibrated ? "adjusted score (0: as on comparable items; hollow: too little support)" : "chi_model (hollow: too little support)", format: calibrated ? signed : number }) : h("p", {}, "It fires on no scored item."),
+    some.length ? intervals(`Score on this concept by benchmark, with ${percent(meta.about.confidence, 0)} intervals`, some.map((entry) => ({ ...entry, name: entry.row })), { zero: calibrated ? 0 : null, name: `${calibrated ? "adjusted score (0: as on comparable items" : "chi_model ("}${calibrated ? "; " : ""}in brackets: its scored items; hollow: n_eff below ${meta.about.min_n_eff}, too few to tell)`, format: calibrated ? signed : number }) : h("p", {}, "It fires on no scored item."),
     silent.length > 0 && h("p", { class: "said" }, `It never fires on a scored item of: ${silent.join(", ")}.`),
     h("details", {}, h("summary", {}, "The same as a table"), table("Score by benchmark", ["benchmark", ["value", "num"], ["interval", "num"], ["chi_model", "num"], ["items", "num"], ["n_eff", "num"]],
       found.map((entry) => [entry.name, (calibrated ? signed : number)(entry.value), interval(entry.low, entry.high, calibrated ? signed : number), number(entry.chi), count(entry.n), count(entry.n_eff)]))),

@@ -41,7 +41,7 @@ export async function concepts(state) {
   root.append(
     h("h1", { id: "concepts-title", tabindex: "-1" }, "Concepts"),
     h("p", { class: "lead" }, `What ${meta.subjects[subject].name} does on each concept`, benchmark ? ` of ${benchmark}` : "", ". A row opens the concept's page with questions. ",
-      rows.calibrated ? "Worst first: gaps by size (small samples drawn towards 0), then the surest of what is not told from chance. Adjusted: score minus that of comparable items, chance-corrected; 0 is as expected." : "Lowest first, by raw chi_model, not calibrated."),
+      rows.calibrated ? "Worst first: gaps by size (small samples drawn towards 0), then the surest of what is not told from chance (status typical). Adjusted: score minus that of comparable items, chance-corrected; 0 is as expected." : "Lowest first, by raw chi_model, not calibrated."),
     bar(view, refresh, state),
     chips,
     charts.element,
@@ -158,7 +158,7 @@ function chartRow(view, refresh) {
   let timer = 0;
   const box = h("details", { class: "charts", open: innerWidth > 700 }, h("summary", {}, "Distributions: drag across one to keep a range, click beside it to drop it; click a dot for its concept"),
     h("div", { class: "thirds" },
-      h("figure", {}, h("figcaption", {}, "Coverage"), cov), h("figure", {}, h("figcaption", {}, "Performance"), perf), h("figure", {}, h("figcaption", {}, "Coverage against performance"), both)));
+      h("figure", {}, h("figcaption", {}, "Number of concepts by coverage"), cov), h("figure", {}, h("figcaption", {}, "Number of concepts by performance"), perf), h("figure", {}, h("figcaption", {}, "Coverage against performance, a dot a concept"), both)));
   return {
     element: box,
     update: () => {
@@ -185,9 +185,9 @@ function tableColumns(view) {
     numeric("n_eff", "n_eff", 74, (p) => count(columns.n_eff[p]), { toolTip: "How many equally weighted items its items are worth" }),
     numeric("n", "items", 70, (p) => count(columns.n[p])),
     numeric("chi_model", "chi_model", 98, (p) => number(columns.chi_model[p]), { toolTip: "Mean score on its items, weighted by saliency; not set against comparable items" }),
-    numeric("span_raw", "of chi_model", 124, (p) => interval(columns.ci_low[p], columns.ci_high[p], number), fixed),
+    numeric("span_raw", "its interval", 124, (p) => interval(columns.ci_low[p], columns.ci_high[p], number), fixed),
     numeric("coverage", "coverage", 92, (p) => small(columns.coverage[p]), { toolTip: "1 is an average concept, 0 never fires" }),
-    column("coverage_status", "coverage status", 136, (p) => coverageOf(rows, p) || NONE),
+    column("coverage_status", "coverage status", 146, (p) => coverageOf(rows, p) || NONE),
     numeric("label_score", "label score", 104, (p) => number(concepts.label_score[p]), { toolTip: "How well the label picks out the concept's contexts: 0.5 is chance, 1 perfect" }),
     column("label_source", "label source", 116, (p) => concepts.label_source_names[concepts.label_source[p]] || NONE),
     column("cluster", "cluster", 120, (p) => concepts.cluster_names[concepts.cluster[p]] || NONE),

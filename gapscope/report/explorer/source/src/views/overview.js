@@ -62,8 +62,8 @@ async function worst(rows, name, end) {
     if (list.length === 6) break;
   }
   const line = (place) => h("li", {},
-    h("a", { href: address("concept", {}, concepts.concept[place]) }, `#${concepts.concept[place]} ${labelOf(concepts, place)}`),
-    h("span", { class: "soft num" }, rows.calibrated ? ` ${signed(columns.adjusted[place])} (${interval(columns.adjusted_low[place], columns.adjusted_high[place])})` : ` ${number(columns.chi_model[place])}`));
+    h("a", { href: address("concept", {}, concepts.concept[place]) }, `#${concepts.concept[place]}: ${labelOf(concepts, place)}`),
+    h("span", { class: "soft num" }, rows.calibrated ? ` ${signed(columns.adjusted[place])} (${interval(columns.adjusted_low[place], columns.adjusted_high[place])}), n_eff ${count(columns.n_eff[place])}` : ` ${number(columns.chi_model[place])} (${interval(columns.ci_low[place], columns.ci_high[place], number)}), n_eff ${count(columns.n_eff[place])}`));
   const verdict = !rows.calibrated ? "Not calibrated: raw chi_model only."
     : n ? `${count(n)} concepts, ${count(findings.size)} independent findings, told from chance at q < ${meta.about.alpha}.`
     : `None is told from chance at q < ${meta.about.alpha}. The surest candidates, of which none is claimed:`;
@@ -71,17 +71,18 @@ async function worst(rows, name, end) {
     h("h2", {}, end === "worst" ? `Which concept is ${name} worst at?` : "And best at?"),
     h("p", { class: n ? `verdict ${status}` : "verdict" }, verdict),
     h("ol", { class: "plain" }, list.map(line)),
-    h("p", { class: "said" }, rows.calibrated ? `Score against comparable questions (0 is as expected), with ${percent(meta.about.confidence, 0)} interval.` : "Mean score on its questions.", list.some((place) => labelOf(concepts, place).endsWith("(?)")) ? " (?): a label to be doubted." : ""),
+    h("p", { class: "said" }, rows.calibrated ? `Score against comparable questions (0 is as expected), with ${percent(meta.about.confidence, 0)} interval; the surest first. n_eff: how many questions it is worth.` : "Mean score on its questions, with interval.", list.some((place) => labelOf(concepts, place).endsWith("(?)")) ? " (?): a label to be doubted." : ""),
     h("p", {}, h("a", { href: address("concepts", end === "worst" ? {} : { sort: rows.calibrated ? "-status" : `-${key}` }) }, "All concepts in a table"), "; a concept's page shows its questions."));
 }
 
-function misses({ lists, whole, n, concepts }) {
+function misses({ lists, whole, dead, n, concepts }) {
   const order = meta.benchmarks.map((entry, k) => [entry.slug, lists[k].length]).sort((a, b) => b[1] - a[1]);
-  const names = whole.map((place) => concepts.label[place]).filter((text) => text && !text.startsWith("(no")).slice(0, 3);
+  const names = whole.map((place) => labelOf(concepts, place)).filter((text) => !text.startsWith("(no")).slice(0, 3);
   return h("article", { class: "card" },
     h("h2", {}, "Which benchmark misses what?"),
-    h("p", { class: "verdict" }, `The suite misses ${count(whole.length)} of ${count(n)} concepts`, names.length ? `, among them: ${names.join("; ")}.` : "."),
+    h("p", { class: "verdict" }, `The suite misses ${count(whole.length)} of ${count(n)} concepts (${count(dead)} dead ones aside)`, names.length ? `, among them: ${names.join("; ")}.` : "."),
     h("ol", { class: "plain bars" }, order.slice(0, 6).map(([slug, missing]) => h("li", {}, h("a", { href: address("benchmarks", { miss: slug }) }, slug), h("meter", { min: 0, max: n, value: missing, "aria-label": `${slug} misses ${percent(missing / n)}` }), h("span", { class: "soft num" }, percent(missing / n, 0))))),
+    h("p", { class: "said" }, "Share of the concepts on which no item of it fires. A benchmark with less text misses more for that alone."),
     h("p", {}, h("a", { href: address("benchmarks") }, "All benchmarks, what each misses, and overlap")));
 }
 

@@ -5,13 +5,20 @@ import { among, keep } from "../state.js";
 
 const TYPES = {
   all: "all variants", problem_restatement: "problem restatement", reverse_conversion: "reverse conversion", causal_inference: "causal inference", sentence_ordering: "sentence ordering",
-  scenario_refinement: "scenario refinement", negative_transformation: "negative transformation", critical_testing: "critical testing", critical_testing_nota_gold: "critical testing, “none of the above” right", critical_testing_nota_distractor: "critical testing, “none of the above” wrong",
+  scenario_refinement: "scenario refinement", negative_transformation: "negative transformation", critical_testing: "critical testing", critical_testing_nota_gold: "“none of the above” is right", critical_testing_nota_distractor: "“none of the above” is wrong",
 };
+const DIMENSIONS = { tc: "type", lc: "label", au: "one answer" };
+const VERDICTS = "A variant is judged by three things. Type (TC): it is of its type and keeps the knowledge. Label (LC): the marked answer is right. One answer (AU): exactly one choice is right. It is valid where all three hold; p(valid) is the verifier's probability of that. The verifier is a model: no person has read these.";
+const SHORTCUTS = { longest: "takes the longest choice", shortest: "takes the shortest choice", overlap: "takes the choice that shares most words with the question" };
 const REASONS = { unparsable: "could not be read as a question", rule: "breaks its type's rule", tc: "not of its type (TC)", lc: "label wrong (LC)", au: "answer not unique (AU)", copy: "copy of the original", duplicate: "duplicate of another variant" };
 const FIRST = 10;
+const SHOWN = 40;
 
 const rowOf = (subject, subset) => meta.robustness.rows?.find((row) => row.subject === subject && row.subset === subset);
 const nan = (value) => value ?? NaN;
+const points = (value) => signed(value * 100, 1);
+// The verifier names what it faults by code.
+const inWords = (said) => said.replace(/^(the verifier sees a fault in )([a-z, ]+)$/, (_all, start, codes) => start + codes.split(", ").map((code) => DIMENSIONS[code] ?? code).join(", "));
 
 // One line for the overview: the fall from originals to variants, and whether its interval excludes none.
 export function robustnessLine(subject) {
@@ -23,7 +30,7 @@ export function robustnessLine(subject) {
   if (row.oa === null || row.oa === undefined) return h("p", { class: "verdict" }, "No variant could be scored.");
   const told = row.rla_low > 0 ? "The score falls on variants" : row.rla_high < 0 ? "The score is higher on variants" : "No fall is told from chance";
   return [
-    h("p", { class: row.rla_low > 0 ? "verdict gap" : "verdict" }, `${told}: ${percent(row.oa)} on originals, ${percent(nan(row.ara))} on ${count(row.n_variants)} variants; the loss is ${signed(nan(row.rla) * 100, 1)} points (${interval(nan(row.rla_low) * 100, nan(row.rla_high) * 100, (value) => signed(value, 1))}).`),
+    h("p", { class: row.rla_low > 0 ? "verdict gap" : "verdict" }, `${told}: ${percent(row.oa)} on originals, ${percent(nan(row.ara))} on ${count(row.n_variants)} variants of ${count(row.n_families)} families; the loss is ${points(nan(row.rla))} points (${percent(meta.about.confidence, 0)} interval ${interval(nan(row.rla_low), nan(row.rla_high), points)}).`),
     h("p", { class: "soft" }, `A blind guess: ${percent(nan(row.chance_original))} on originals, ${percent(nan(row.chance_variant))} on variants.`),
   ];
 }
@@ -40,18 +47,18 @@ export async function robustness(state) {
   const rows = meta.robustness.rows.filter((row) => row.subject === subject && row.n_variants > 0);
   if (rows.length) add(root,
     h("h2", {}, "Loss by type"),
-    intervals(`Accuracy on originals less accuracy on variants, by type, with intervals`, rows.map((row) => ({ name: TYPES[row.subset] ?? row.subset, value: nan(row.rla), low: nan(row.rla_low), high: nan(row.rla_high), tone: row.rla_low > 0 ? "gap" : "bar", note: `${row.n_variants} variants of ${row.n_families} families` })), { zero: 0, name: "loss: right of 0 the variants are harder for the subject" }),
+    intervals(`Accuracy on originals less accuracy on variants, by type, with intervals`, rows.map((row) => ({ name: TYPES[row.subset] ?? row.subset, value: nan(row.rla), low: nan(row.rla_low), high: nan(row.rla_high), tone: row.rla_low > 0 ? "gap" : "bar", note: `${row.n_variants} variants of ${row.n_families} families` })), { zero: 0, format: (value) => signed(value * 100, 0), name: `loss in percentage points with ${percent(meta.about.confidence, 0)} interval: right of 0 the variants are harder for the subject (orange: the whole interval is; not corrected for looking at several types)` }),
     measures(rows), versus());
   add(root, h("h2", {}, "Each variant beside its question"), pairs(found.pairs, params), h("h2", {}, "Why candidates were rejected"), rejected(found.rejected, params), quality());
   return { root };
 }
 
 function measures(rows) {
-  const with_ = (row, name) => `${percent(nan(row[name]))} (${interval(nan(row[`${name}_low`]), nan(row[`${name}_high`]), (value) => percent(value, 0))})`;
+  const with_ = (row, name, form = percent) => form(nan(row[name])) + (Number.isFinite(nan(row[`${name}_low`])) ? ` (${interval(row[`${name}_low`], row[`${name}_high`], form === points ? (value) => signed(value * 100, 0) : (value) => percent(value, 0))})` : "");
   return [
-    table("Measures by type", ["variants", ["families", "num"], ["n", "num"], ["OA, originals", "num"], ["ARA, variants", "num"], ["blind guess there", "num"], ["RLA, loss", "num"], ["CRA, pairs", "num"], ["CRA, whole families", "num"]],
-      rows.map((row) => [TYPES[row.subset] ?? row.subset, count(row.n_families), count(row.n_variants), with_(row, "oa"), with_(row, "ara"), percent(nan(row.chance_variant)), with_(row, "rla"), with_(row, "cra_pair"), with_(row, "cra_all")])),
-    h("p", { class: "said" }, "CRA, pairs: original and variant both right. CRA, whole families: the original and every one of its variants right."),
+    table("Measures by type", ["type", ["families", "num"], ["variants", "num"], ["OA, originals", "num"], ["ARA, variants", "num"], ["blind guess there", "num"], ["RLA, loss in points", "num"], ["CRA, pairs", "num"], ["CRA, whole families", "num"]],
+      rows.map((row) => [TYPES[row.subset] ?? row.subset, count(row.n_families), count(row.n_variants), with_(row, "oa"), with_(row, "ara"), percent(nan(row.chance_variant)), with_(row, "rla", points), with_(row, "cra_pair"), with_(row, "cra_all")])),
+    h("p", { class: "said" }, "“None of the above” is right, is wrong: the two kinds of critical testing. OA: accuracy on the original questions; ARA: on their variants; RLA: OA less ARA. CRA, pairs: original and variant both right; CRA, whole families: the original and every one of its variants right. Intervals by bootstrap over families; none where every draw gives the same."),
   ];
 }
 
@@ -87,7 +94,7 @@ function side(title, item, text) {
 function verdictLine(verdict) {
   if (!verdict) return null;
   const word = (name, text) => `${text} ${verdict[name] === null || verdict[name] === undefined ? "—" : verdict[name] ? "✓" : "✗"}`;
-  return h("span", { class: "soft" }, [word("tc", "type"), word("lc", "label"), word("au", "one answer")].join("  "), Number.isFinite(verdict.p) ? `  p(valid) ${number(verdict.p)}` : "");
+  return h("span", { class: "soft", title: VERDICTS }, Object.entries(DIMENSIONS).map(([name, text]) => word(name, text)).join("  "), Number.isFinite(verdict.p) ? `  p(valid) ${number(verdict.p)}` : "");
 }
 
 function pairs(list, params) {
@@ -106,7 +113,7 @@ function pairs(list, params) {
     }), kept.length > FIRST && !more && h("button", { type: "button", onclick: () => { more = true; draw(); } }, `Show ${kept.length - FIRST} more`));
   };
   draw();
-  return [h("div", { class: "bar" },
+  return [h("p", { class: "said" }, VERDICTS), h("div", { class: "bar" },
     choose("Type", [["", "all"], ...types.map((name) => [name, TYPES[name] ?? name])], type, (value) => { type = value; keep({ type: value }); draw(); }),
     choose("Answers", [["", "all"], ["broken", "original right, variant wrong"], ["kept", "variant right"]], verdict, (value) => { verdict = value; keep({ answers: value }); draw(); })), said, box];
 }
@@ -117,7 +124,10 @@ function rejected(list, params) {
   if (!reasons.length) return h("p", {}, "None was.");
   const box = h("div");
   let reason = among(params.reason, reasons.map(([name]) => name));
-  const draw = () => clear(box, table("Rejected candidates", ["reason", "type", "said", "candidate"], list.filter((row) => !reason || row.reason === reason).slice(0, 40).map((row) => [REASONS[row.reason] ?? row.reason, TYPES[row.type] ?? row.type, row.explanation ?? "", h("span", { dir: "auto" }, row.text ?? row.completion ?? "")])));
+  const draw = () => {
+    const kept = list.filter((row) => !reason || row.reason === reason);
+    clear(box, kept.length > SHOWN && h("p", { class: "said" }, `The first ${SHOWN} of ${count(kept.length)}.`), table("Rejected candidates", ["reason", "type", "said", "candidate"], kept.slice(0, SHOWN).map((row) => [REASONS[row.reason] ?? row.reason, TYPES[row.type] ?? row.type, inWords(row.explanation ?? ""), h("span", { dir: "auto" }, row.text ?? row.completion ?? "")])));
+  };
   draw();
   return [
     h("p", { class: "said" }, `${count(nan(report.n_accepted))} of ${count(nan(report.n_candidates))} candidates were accepted (${percent(nan(report.pass_rate))}).`),
@@ -127,8 +137,14 @@ function rejected(list, params) {
 }
 
 function quality() {
-  const shortcuts = { ...(meta.robustness.quality?.shortcuts ?? {}), ...Object.fromEntries(Object.entries(meta.robustness.quality?.choices_only ?? {}).map(([slug, row]) => [`choices alone, ${meta.subjects[slug]?.name ?? slug}`, row])) };
-  const rows = Object.entries(shortcuts).filter(([, row]) => row && row.n);
+  const { shortcuts = {}, choices_only: blind = {} } = meta.robustness.quality ?? {};
+  const named = [
+    ...Object.entries(shortcuts).map(([name, row]) => [SHORTCUTS[name] ?? name, row]),
+    ...Object.entries(blind).map(([slug, row]) => [`${meta.subjects[slug]?.name ?? slug}, shown the choices alone`, row]),
+  ];
+  const rows = named.filter(([, row]) => row && row.n);
+  const span = (row) => percent(nan(row.accuracy)) + (Number.isFinite(nan(row.low)) ? ` (${interval(row.low, row.high, (value) => percent(value, 0))})` : "");
+  const told = (row) => (!Number.isFinite(nan(row.low)) ? "—" : row.low > row.chance ? "above: the set gives answers away" : row.high < row.chance ? "below" : "not told from it");
   if (!rows.length) return null;
-  return [h("h2", {}, "What the set gives away by itself"), h("p", { class: "said" }, "Baselines that know nothing: they should sit near the blind guess."), table("Baselines", ["baseline", ["accuracy", "num"], ["blind guess", "num"], ["n", "num"]], rows.map(([name, row]) => [name.replaceAll("_", " "), percent(nan(row.accuracy)), percent(nan(row.chance)), count(row.n)]))];
+  return [h("h2", {}, "What the set gives away by itself"), h("p", { class: "said" }, "Baselines that never read the question for its meaning: they should sit near the blind guess. The first three leave “none of the above” aside. Intervals: 95%."), table("Baselines", ["baseline", ["accuracy", "num"], ["blind guess", "num"], ["variants", "num"], "against the blind guess"], rows.map(([name, row]) => [name, span(row), percent(nan(row.chance)), count(row.n), told(row)]))];
 }
