@@ -25,16 +25,17 @@ def main(variants_dir: Path, verifier: Path | None, raw: Path, items_file: Path,
     itself goes to export/, for datasets and for lm-evaluation-harness.
     """
     from gapscope.params import Params
-    from gapscope.variants.off import off_reason, write_off
+    from gapscope.variants.off import require_on, write_off
 
     params = common.params
     if not isinstance(params, Params):
         raise click.UsageError("evaluate needs --params, whose models: are the subjects")
     with common.stage() as record:
-        if not params.variants.enabled or off_reason(variants_dir):
+        if not params.variants.enabled:
             row = {"subject": "none", "asked": "off", "accuracy": 0, "low": None, "high": None, "chance": None, "n": 0}
             record.metrics = write_off(output, plots={plot: row})
             return
+        require_on((variants_dir, "filter"), *([] if verifier is None else [(verifier, "sft")]))
         from gapscope.variants.evaluation import read_families, read_made, write_evaluation
 
         families = read_families(variants_dir / "variants.jsonl", items_file, params.seed)

@@ -27,13 +27,14 @@ def main(
     lc or au), or as a duplicate of an accepted one.
     """
     from gapscope.items import read_items
-    from gapscope.variants.off import off_reason, write_off
+    from gapscope.variants.off import require_on, write_off
 
     params = common.params
     with common.stage() as record:
-        if not params.variants.enabled or off_reason(candidates):
+        if not params.variants.enabled:
             record.metrics = write_off(output)
             return
+        require_on((candidates, "generate"), (verifier, "sft"))
         from gapscope.threads import use_threads
         from gapscope.variants.filtering import read_candidates, write_variants
         from gapscope.variants.verifier import Verifier

@@ -40,13 +40,14 @@ def main(
     import time
 
     from gapscope.items import read_items
-    from gapscope.variants.off import off_reason, write_off
+    from gapscope.variants.off import require_on, write_off
 
     params = common.params
     with common.stage() as record:
-        if not params.variants.enabled or off_reason(generator):
+        if not params.variants.enabled:
             record.metrics = write_off(output)
             return
+        require_on((generator, "grpo"), (before, "sft"), (verifier, "sft"), *([] if sources is None else [(sources, "sources")]))
         from gapscope.loop.order import read_order
         from gapscope.variants.rounds import run_rounds
         from gapscope.variants.verifier import Verifier

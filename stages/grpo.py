@@ -30,15 +30,17 @@ def main(
     The reward is the verifier's probability that a variant is valid, and 0 where it cannot be parsed, breaks its type's
     rule, copies the original or repeats its group. An interrupted run goes on from its last checkpoint in .work/.
     """
+    from gapscope.variants.off import require_on, write_off
+
     params = common.params
     with common.stage() as record:
         if not params.variants.enabled:
-            from gapscope.variants.off import write_off
             from gapscope.variants.tables import CURVES
 
             rows = {plots / f"{name}.json": {"step": 0, **dict.fromkeys(columns, 0)} for name, columns in CURVES.items()}
             record.metrics = write_off(output, plots=rows)
             return
+        require_on((seeds, "seeds"), (generator, "sft"), (verifier, "sft"))
         from gapscope.threads import use_threads
         from gapscope.variants.grpo import require_vllm
         from gapscope.variants.grpo_stage import write_grpo

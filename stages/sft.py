@@ -29,14 +29,15 @@ def main(
     (ERA asks about each dimension by itself, IRA writes the whole verdict), a classifier on evidence, and a stack of
     both. The best is kept, and only then scored on the held-out families.
     """
+    from gapscope.variants.off import require_on, write_off
+
     params = common.params
     with common.stage() as record:
         if not params.variants.enabled:
-            from gapscope.variants.off import write_off
-
             bars, points = {"group": "valid", "verifier": "off", "balanced_accuracy": 0}, {"stated": 0, "observed": 0, "n": 0}
             record.metrics = write_off(verifier, generator, plots={plots / "verifiers.json": bars, plots / "calibration.json": points})
             return
+        require_on((seeds, "seeds"))
         from gapscope.threads import use_threads
         from gapscope.variants.sft import write_sft
         from gapscope.variants.verifier_training import Workplace

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from gapscope.errors import InputError
 from gapscope.files import atomic_directory, read_json, write_json
 
 FILE = "report.json"
@@ -28,5 +29,17 @@ def write_off(*directories: Path, plots: Mapping[Path, Mapping[str, Any]] | None
 def off_reason(directory: Path) -> str | None:
     """Why a directory is empty of results, or None where it holds some."""
     file = directory / FILE
-    reason = read_json(file).get("off") if file.exists() else None
-    return None if reason is None else str(reason)
+    told = read_json(file) if file.exists() else None
+    return str(told["off"]) if isinstance(told, dict) and told.get("off") is not None else None
+
+
+def require_on(*written: tuple[Path, str]) -> None:
+    """Refuse directories that were written with the second half off, each given with the stage that writes it.
+
+    Raises:
+        InputError: names the directory and the stage.
+    """
+    for directory, stage in written:
+        if off_reason(directory) is not None:
+            fix = f"run {stage} again, or set variants.enabled to false"
+            raise InputError("was written with the second half switched off, and the parameters have it on", file=directory, fix=fix)

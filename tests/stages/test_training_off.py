@@ -7,10 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import yaml
 from click.testing import CliRunner
 
-from gapscope.variants.off import REASON, off_reason
+from gapscope.files import write_json
+from gapscope.variants.off import REASON, off_reason, write_off
 from gapscope.variants.seed_sets import read_split
 from gapscope.variants.tables import CURVES
 from stages.cli import main
@@ -59,3 +61,34 @@ def test_off_is_said_and_nothing_is_loaded(tmp_path: Path) -> None:
         *(out["plots_grpo"] / f"{n}.json" for n in CURVES),
     ]:
         assert len(json.loads(file.read_text())) == 1
+
+
+def test_what_was_written_off_is_refused_where_the_parameters_say_on(tmp_path: Path) -> None:
+    here, off, out = str(ROOT), tmp_path / "off", str(tmp_path / "out")
+    write_off(off)
+    models, items = {"model": here, "embedder": here}, {"items": str(ROOT / "params.yaml")}
+    needs = {
+        "sft": ({"seeds": "seeds"}, models | {"verifier-output": out, "generator-output": out, "plots": out}),
+        "grpo": ({"seeds": "seeds", "generator": "sft", "verifier": "sft"}, models | {"output": out, "plots": out}),
+        "generate": (
+            {"generator": "grpo", "before": "sft", "verifier": "sft", "sources": "sources"},
+            models | items | {"output": out},
+        ),
+        "filter": ({"candidates": "generate", "verifier": "sft"}, models | items | {"output": out}),
+        "evaluate": ({"variants": "filter", "verifier": "sft"}, items | {"raw": here, "output": out, "plot": str(tmp_path / "plot.json")}),
+    }
+    for name, (written, rest) in needs.items():
+        for wrong, stage in written.items():
+            options = dict.fromkeys(written, here) | {wrong: str(off)} | rest
+            words = [name, "--params", str(ROOT / "params.yaml"), *(word for key, value in options.items() for word in (f"--{key}", value))]
+            done = CliRunner().invoke(main, words)
+            assert done.exit_code == 1, done.output
+            said = f"{off}: was written with the second half switched off, and the parameters have it on (run {stage} again"
+            assert said in done.output.replace("\n", " "), done.output
+    assert not Path(out).exists()
+
+
+@pytest.mark.parametrize(("told", "reason"), [({"off": "for a reason"}, "for a reason"), ({"off": None}, None), ([1], None), (None, None)])
+def test_the_reason_is_read_from_the_report_alone(tmp_path: Path, told: object, reason: str | None) -> None:
+    write_json(tmp_path / "report.json", told)
+    assert off_reason(tmp_path) == reason
