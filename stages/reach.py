@@ -28,15 +28,16 @@ def main(
     items of the suite; how often; and whether each subject's gaps are there on the variants too, with intervals over families.
     """
     from gapscope.params import Params
-    from gapscope.variants.off import off_reason, write_off
+    from gapscope.variants.off import require_on, write_off
 
     params = common.params
     if not isinstance(params, Params):
         raise click.UsageError("reach needs --params, whose observers: it reads with")
     with common.stage() as record:
-        if not params.variants.enabled or off_reason(robustness):
+        if not params.variants.enabled:
             record.metrics = write_off(output)
             return
+        require_on((robustness, "evaluate"))
         from gapscope.loop.reach import ReachPaths, write_reach
 
         observer = params.loop_observer

@@ -78,6 +78,7 @@ def shrink_second_half(raw: dict[str, Any]) -> None:
     raw["rewritten"] = ["animals"]
     raw["generate"] |= {"target_per_type": 1, "round_size": 1, "max_candidates": 14, "sft_candidates": 1, "max_new_tokens": 8}
     raw["generate"] |= {"max_prompt_tokens": 2000, "dtype": "float32"}
+    raw["reach"] |= {"draws": 100}
     raw["validity"] |= {
         "splits": 1,
         "ends": 5,
@@ -196,7 +197,7 @@ def test_dvc_dag_has_the_order_of_the_paper(repository: Repository) -> None:
 
 def test_the_second_half_follows_from_seeds_to_evaluate(repository: Repository) -> None:
     edges = repository.run("dvc", "dag", "--dot")
-    for earlier, later in pairwise(["seeds", "sft", "grpo", "generate", "filter", "evaluate"]):
+    for earlier, later in [*pairwise(["seeds", "sft", "grpo", "generate", "filter", "evaluate", "reach"]), ("sources", "generate")]:
         assert f'"{earlier}" -> "{later}"' in edges
     counts = {name: json.loads((repository.path / f"metrics/{name}.json").read_text()) for name in ("generate", "filter", "evaluate")}
     assert counts["generate"]["n_candidates"] == counts["filter"]["n_candidates"] == 14
@@ -220,6 +221,8 @@ def test_metrics_hold_finite_numbers_only(repository: Repository) -> None:
         "generate",
         "filter",
         "evaluate",
+        "sources",
+        "reach",
         "validity",
     }
 
@@ -258,12 +261,36 @@ def test_experiment_and_metrics_diff(repository: Repository) -> None:
     repository.run("dvc", "exp", "run", "-n", "layer0", "-S", "observers.tiny.layer=0", "-S", "variants.enabled=false")
     try:
         # With the second half off its stages still run, and leave the reason.
-        for output in ("verifier", "generator", "candidates", "variants", "robustness"):
+        for output in ("verifier", "generator", "sources", "candidates", "variants", "robustness", "reach"):
             assert "variants.enabled" in json.loads((repository.path / f"data/{output}/report.json").read_text())["off"]
         difference = json.loads(repository.run("dvc", "metrics", "diff", "--json", "HEAD"))
         assert any("train_sae" in name for name in difference)
         assert "layer0" in repository.run("dvc", "exp", "show", "--csv")
     finally:
+        repository.run("git", "checkout", "-q", ".")
+        repository.run("dvc", "checkout", "-q")
+
+
+def test_the_first_half_reruns_generate_only_where_the_gaps_choose(repository: Repository) -> None:
+    """Other coverage, same order of the seed: sources runs, and nothing after it; with gaps, generate and what follows."""
+    data, params = repository.path / "data", repository.path / "params.yaml"
+    assert json.loads((data / "sources/report.json").read_text()) == {"source": "items"}
+    reach = json.loads((data / "reach/report.json").read_text())
+    assert reach["n"]["variants"] == json.loads((repository.path / "metrics/evaluate.json").read_text())["n_variants"]
+    text = params.read_text()
+    try:
+        params.write_text(text.replace("under_quantile: 0.1", "under_quantile: 0.2"))
+        done = repository.run("dvc", "repro", "generate")
+        assert "Running stage 'sources'" in done and "Running stage 'generate'" not in done
+        params.write_text(text.replace("source: items", "source: gaps"))
+        done = repository.run("dvc", "repro", "generate")
+        assert "Running stage 'generate'" in done
+        order = [row["id"] for row in json.loads((data / "sources/report.json").read_text())["items"]]
+        written = [json.loads(line) for line in (data / "candidates/candidates.jsonl").read_text().splitlines()]
+        asked = [row["original"] for row in written if row["type"] == "problem_restatement"]
+        assert asked == order[: len(asked)] and asked
+    finally:
+        params.write_text(text)
         repository.run("git", "checkout", "-q", ".")
         repository.run("dvc", "checkout", "-q")
 
