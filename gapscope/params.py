@@ -19,7 +19,7 @@ from gapscope.params_faults import first_fault
 from gapscope.params_labels import LabelsParams, LocalModel
 from gapscope.params_observers import Observer, PathSae
 from gapscope.params_robustness import EvaluateParams, FilterParams, GenerateParams, ReachParams
-from gapscope.params_types import Count, Dtype, Positive, Share, Slug, Strict
+from gapscope.params_types import Count, Dtype, Inside, Positive, Share, Slug, Strict
 from gapscope.params_validity import ValidityParams
 from gapscope.params_variants import GrpoParams, SeedsParams, SftParams, VariantsParams
 
@@ -38,7 +38,7 @@ class Results(Strict):
     """
 
     format: Literal["plain"] = "plain"
-    file: str
+    file: Inside
     id_column: str = "id"
     id_prefix: str = ""
     score_column: str | None = None
@@ -213,7 +213,7 @@ class Params(StageParams):
     corpus: Corpus | None = None
     observers: Annotated[dict[Slug, Observer], Field(min_length=1)]
     models: Annotated[dict[Slug, Model], Field(min_length=1)]
-    rewritten: list[Slug] | None = None
+    rewritten: Annotated[list[Slug], Field(min_length=1)] | None = None
 
     @property
     def loop_observer(self) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints, model_validator
 
-from gapscope.params_types import Dtype, Positive, Slug, Strict
+from gapscope.params_types import Dtype, Inside, Positive, Slug, Strict
 
 Url = Annotated[str, StringConstraints(pattern=r"^https?://[^\s@/?#]+(/[^\s@?#]*)?$")]
 """An address without credentials or query: a secret belongs into the environment."""
@@ -27,7 +27,7 @@ class LabelFile(Strict):
     """
 
     source: Slug
-    files: Annotated[list[str], Field(min_length=1)]
+    files: Annotated[list[Inside], Field(min_length=1)]
     format: Literal["neuronpedia", "goodfire"]
     layer: str | None = None
     explainer: str | None = None

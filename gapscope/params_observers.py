@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from gapscope.params_types import Count, Dtype, Slug, Strict
+from gapscope.params_types import Count, Dtype, Inside, Slug, Strict
 
 
 class TrainedSae(Strict):
@@ -57,7 +57,7 @@ class PathSae(PublishedSae):
     kind: Literal["path"]
     source: Slug
     pin: str
-    directory: str = "."
+    directory: Inside = "."
     norm_scaling_factor: Annotated[float, Field(gt=0)] | None = None
 
 

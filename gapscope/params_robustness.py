@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from gapscope.params_types import Count, Dtype, Positive, Share, Slug, Strict
+from gapscope.params_types import Count, Dtype, Inside, Positive, Share, Slug, Strict
 
 N_TYPES = 7
 
@@ -72,7 +72,7 @@ class Reference(Strict):
     """A table (CSV with the columns subject and score) whose ranking of the subjects ours is compared with."""
 
     source: Slug
-    file: str
+    file: Inside
 
 
 class EvaluateParams(Strict):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import PurePosixPath
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
@@ -14,6 +15,14 @@ def _whole_commit(name: str) -> str:
     return name
 
 
+def _inside(pattern: str) -> str:
+    if not pattern or PurePosixPath(pattern).is_absolute() or ".." in PurePosixPath(pattern).parts:
+        raise ValueError("must be a path or pattern inside the source, without '..'")
+    return pattern
+
+
+Inside = Annotated[str, AfterValidator(_inside)]
+"""A path or a glob inside a source, with forward slashes."""
 Slug = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]+$")]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Revision = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]*$"), AfterValidator(_whole_commit)]
@@ -26,6 +35,6 @@ Count = Annotated[int, Field(ge=0)]
 
 
 class Strict(BaseModel):
-    """A group of parameters that refuses unknown keys and does not turn one type into another."""
+    """A group of parameters that refuses unknown keys and what is no number, and does not turn one type into another."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)

@@ -201,3 +201,37 @@ def test_missing_key_of_a_local_source_is_named(tmp_path: Path) -> None:
     raw = committed()
     raw["sources"]["x"] = {"kind": "path", "licence": "MIT", "path": "p"}
     assert "sources.x.sha256: parameter is missing" in check(tmp_path, raw)
+
+
+@pytest.mark.parametrize("value", [".inf", "-.inf", ".nan"])
+@pytest.mark.parametrize("key", ["grpo.learning_rate", "sft.generator.learning_rate", "filter.near_duplicate", "coverage.min_log_ratio"])
+def test_what_is_no_number_is_refused(tmp_path: Path, key: str, value: str) -> None:
+    raw = committed()
+    *sections, name = key.split(".")
+    section = raw
+    for part in sections:
+        section = section.setdefault(part, {})
+    section[name] = yaml.safe_load(value)
+    assert f"params.yaml: {key}: Input should be" in check(tmp_path, raw)
+
+
+@pytest.mark.parametrize("file", ["../secret.csv", "/etc/passwd", "a/../../b", ""])
+def test_files_of_a_source_lie_inside_it(tmp_path: Path, file: str) -> None:
+    raw = committed()
+    source, observer = next(iter(raw["sources"])), next(iter(raw["observers"]))
+    said = "must be a path or pattern inside the source"
+    raw["evaluate"]["reference"] = {"source": source, "file": file}
+    assert f"evaluate.reference.file: {said}" in check(tmp_path, raw)
+    raw = committed()
+    raw["labels"]["files"] = {observer: {"source": source, "format": "goodfire", "files": ["fine.json", file]}}
+    assert f"labels.files.{observer}.files.1: {said}" in check(tmp_path, raw)
+    raw = committed()
+    raw["models"]["x"] = {"source": source, "name": "x", "results": {"file": file, "score_column": "s"}}
+    assert f"models.x.results.file: {said}" in check(tmp_path, raw)
+    raw = committed()
+    raw["observers"][observer]["sae"] = {"kind": "path", "source": source, "pin": "a", "directory": file}
+    assert f"observers.{observer}.sae.directory: {said}" in check(tmp_path, raw)
+
+
+def test_an_empty_list_is_not_every_benchmark(tmp_path: Path) -> None:
+    assert "rewritten: List should have at least 1 item" in check(tmp_path, committed() | {"rewritten": []})
