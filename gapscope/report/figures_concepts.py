@@ -20,6 +20,7 @@ logger = logging.getLogger(__name__)
 LABEL_COLUMNS = 44
 TOLD = ("gap", "strength", UNTESTED)
 """Statuses drawn with a filled dot; hollow is what was tested and not told from chance."""
+NONE_TOLD = " (none told from chance)"
 UNCALIBRATED = (
     "Ranking by raw chi_model is uncalibrated: it is not tested against chance, and says in part only in which benchmarks a concept fires. "
     "Bars are the intervals of single concepts, not corrected for choosing the extremes."
@@ -50,8 +51,9 @@ def draw_extremes(worst: list[Row], best: list[Row], ranking: Ranking, about: Co
     sizes = [len(worst), len(best)]
     layout = {"nrows": 2, "sharex": True, "gridspec_kw": {"height_ratios": [max(size, 2) for size in sizes]}}
     figure, (upper, lower) = new_figure(8.6, 0.235 * sum(max(size, 2) for size in sizes) + 1.5, title, caption, **layout)
-    _draw_side(upper, worst, labels[: len(worst)], VERMILLION, "worst")
-    _draw_side(lower, best, labels[len(worst) :], BLUE, "best")
+    none_told = ranking.calibrated and not ranking.n_gap, ranking.calibrated and not ranking.n_strength
+    _draw_side(upper, worst, labels[: len(worst)], VERMILLION, "worst" + none_told[0] * NONE_TOLD)
+    _draw_side(lower, best, labels[len(worst) :], BLUE, "best" + none_told[1] * NONE_TOLD)
     if not ranking.calibrated:
         lower.set_xlim(-0.02, 1.02)
     scale = "adjusted score (0: as the subject does on comparable items)" if ranking.calibrated else "chi_model (score, 0 to 1)"
@@ -109,13 +111,13 @@ def _draw_side(axes: Axes, rows: list[Row], labels: list[str], colour: str, name
     for place, row in zip(places, rows, strict=True):
         if row["concept"] is not None:
             more = int(row["n_alike"] or 1) - 1
-            support = f"{row['n']:,} items, n_eff {float(row['n_eff'] or 0):.0f}{f', +{more}' if more else ''}"
+            support = f"{row['n']:,} items, n_eff {float(row['n_eff'] or 0):,.0f}{f', +{more}' if more else ''}"
             axes.annotate(support, (1.01, place), xycoords=("axes fraction", "data"), va="center", fontsize=7.5, annotation_clip=False)
 
 
 def _draw_reference(upper: Axes, lower: Axes, ranking: Ranking, about: Context) -> None:
-    """A dotted line through both panels: an average concept, or the subject's mean score."""
-    place, text = (0.0, "average") if ranking.calibrated else (about.mean, f"mean over benchmarks {about.mean or 0:.2f}")
+    """A dotted line through both panels: as on comparable items, or the subject's mean score."""
+    place, text = (0.0, "as expected") if ranking.calibrated else (about.mean, f"mean over benchmarks {about.mean or 0:.2f}")
     if place is None:
         return
     for axes in (upper, lower):

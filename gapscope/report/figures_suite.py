@@ -90,7 +90,7 @@ def draw_missing(rows: list[Row], observer: str, stem: Path) -> None:
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.set_xlim(0, 1)
     axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-    axes.set_xlabel("concepts that never fire (percentages: special tokens masked)")
+    axes.set_xlabel("concepts that never fire (written: special tokens masked)")
     axes.tick_params(axis="y", length=0)
     only_grid(axes, "x")
     legend_above(axes)

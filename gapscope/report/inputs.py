@@ -35,12 +35,14 @@ class Coverage:
         chi: by benchmark, and by SUITE for the mean over them, shape (C,).
         chi_unmasked: the same with special tokens left in.
         structural: concepts that fire as much on the empty template, shape (C,).
+        dead: concepts that fire nowhere, in the reference corpus either, shape (C,).
     """
 
     concepts: np.ndarray
     chi: dict[str, np.ndarray]
     chi_unmasked: dict[str, np.ndarray]
     structural: np.ndarray
+    dead: np.ndarray
 
     @property
     def benchmarks(self) -> list[str]:
@@ -96,23 +98,24 @@ def read_coverage(file: Path) -> Coverage:
     Raises:
         InputError: damaged, without suite rows, or a benchmark lists other concepts than the suite.
     """
-    table = COVERAGE.read(file, ["concept", "benchmark", "chi_bench", "chi_bench_unmasked", "structural"])
+    table = COVERAGE.read(file, ["concept", "benchmark", "chi_bench", "chi_bench_unmasked", "structural", "status"])
     names = pc.unique(table["benchmark"]).to_pylist()
     if SUITE not in names or len(names) < 2:
         raise InputError(f"needs rows of {SUITE} and of at least one benchmark", file=file, fix="run the coverage stage again")
     chi: dict[str, np.ndarray] = {}
     unmasked: dict[str, np.ndarray] = {}
-    concepts, structural = np.empty(0, np.int64), np.empty(0, bool)
+    concepts, structural, dead = np.empty(0, np.int64), np.empty(0, bool), np.empty(0, bool)
     for name in sorted(names, key=lambda name: (name != SUITE, name)):
         part = table.filter(pc.equal(table["benchmark"], name)).sort_by("concept")
         if name == SUITE:
             concepts = part["concept"].to_numpy()
             structural = pc.fill_null(part["structural"], False).to_numpy(zero_copy_only=False).astype(bool)
+            dead = pc.fill_null(pc.equal(part["status"], "dead"), False).to_numpy(zero_copy_only=False).astype(bool)
         elif not np.array_equal(concepts, part["concept"].to_numpy()):
             raise InputError(f"{name} lists other concepts than {SUITE}", file=file, fix="run the coverage stage again")
         chi[name] = _numbers(part["chi_bench"])
         unmasked[name] = _numbers(part["chi_bench_unmasked"])
-    return Coverage(concepts, chi, unmasked, structural)
+    return Coverage(concepts, chi, unmasked, structural, dead)
 
 
 def read_overlap(file: Path) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,13 @@ import pyarrow.compute as pc
 
 from gapscope.artifacts import CONTEXTS, ROBUSTNESS, SUITE
 from gapscope.competency.activations import read_rows
-from gapscope.files import write_bytes
+from gapscope.files import read_json, write_bytes
 from gapscope.report.accuracy import Suite, accuracy_by_benchmark, read_suite
 from gapscope.report.explorer.sources import About, ExplorerPaths
 from gapscope.report.extremes import Extreme, rank_extremes
 from gapscope.report.inputs import Coverage, found_observers, found_subjects, read_coverage, read_labels, read_performance
-from gapscope.report.text import NO_LABEL, one_line, shorten
+from gapscope.report.summary_rest import trust_lines
+from gapscope.report.text import NO_LABEL, one_line, shorten, without_zero_sign
 from gapscope.variants.off import off_reason
 
 FINDINGS = 10
@@ -31,15 +33,39 @@ MADE = """## How each number was made
 - **Coverage** (chi_bench): a concept's mean saliency in a benchmark over the mean of all concepts; 0 never fires (missing).
 - **Adjusted**: the saliency-weighted mean of the chance-corrected score minus that of items of the same benchmark and about the
   same length; 0 is as expected. **n_eff**: how many equally weighted items a concept's items are worth.
+- **Typical**: tested, and not told from chance. Intervals are of single concepts, not corrected for choosing the extremes.
 - **p** by permutation within those strata over families, **q** by Benjamini and Hochberg over the supported concepts. A **gap** is
   q < alpha and adjusted < 0, a **strength** the same above 0. Concepts that fire on the same items are one finding.
 - **Label**: a guess at what a concept is about; "(?)" marks one whose words do not pick out held-out contexts.
 """
 
 
+NOT_TOLD = "not told from none"
+SHORTCUTS = {
+    "longest": "Taking the longest choice",
+    "shortest": "Taking the shortest choice",
+    "overlap": "Taking the choice that shares most words with the question",
+}
+ROBUSTNESS_TOLD = """
+Variants were accepted by rules and by a verifier, which is a model: no person has read them.
+OA: accuracy on originals; ARA: on their variants; RLA: OA less ARA; CRA: pairs of an original and a variant that are both right.
+{:.0%} intervals by bootstrap over families, none where every draw gives the same; they are not corrected for looking at several types."""
+
+OF_OBSERVER = {
+    "missing_by_benchmark": "Share of concepts that no item exercises",
+    "coverage_distribution": "Coverage of the concepts",
+    "concept_overlap": "Overlap of benchmarks",
+}
+OF_SUBJECT = {
+    "concepts": "Worst and best concepts",
+    "performance_distribution": "Performance on the concepts",
+    "coverage_performance": "Coverage against performance",
+}
+
+
 def escape(text: str) -> str:
     """Text of others as Markdown shows it: on one line, with nothing in it that Markdown or HTML would act on."""
-    plain = re.sub(r"([\\`*_\[\]#|~>])", r"\\\1", one_line(text).replace("&", "&amp;").replace("<", "&lt;"))
+    plain = re.sub(r"([\\`*_\[\]#|~>$])", r"\\\1", one_line(text).replace("&", "&amp;").replace("<", "&lt;"))
     return re.sub(r"(?i)\b(https?|ftp|www)([:.])", r"\1&#8203;\2", plain)
 
 
@@ -51,7 +77,7 @@ def table(columns: list[str], rows: list[list[str]]) -> list[str]:
 
 def number(value: float | None, form: str = ".2f") -> str:
     """A number, or a dash where it is undefined."""
-    return "—" if value is None or not np.isfinite(value) else format(value, form).replace("-", "−")
+    return "—" if value is None or not np.isfinite(value) else without_zero_sign(format(value, form)).replace("-", "−")
 
 
 def spanned(value: float | None, low: float | None, high: float | None, form: str) -> str:
@@ -69,7 +95,7 @@ def write_markdown(file: Path, paths: ExplorerPaths, about: About) -> None:
     observers = dict(sorted(about.observers.items())) or {slug: slug for slug in found_observers(artifacts)}
     suite = read_suite(artifacts.items / "items.jsonl", read_rows(artifacts.activations / next(iter(observers))))
     subjects = sorted({slug for observer in observers for slug in about.models or found_subjects(artifacts, observer)})
-    lines = ["# What this run found", ""]
+    lines: list[str] = ["# What this run found", ""]
     lines += [f"{len(suite.items):,} items in {len(suite.rows.benchmarks)} benchmarks; seed {about.seed}.", ""]
     lines += _accuracy(paths, about, subjects, suite)
     for slug, name in observers.items():
@@ -77,8 +103,9 @@ def write_markdown(file: Path, paths: ExplorerPaths, about: About) -> None:
         lines += _coverage(name, coverage, suite)
         for subject in sorted(about.models) or found_subjects(artifacts, slug):
             lines += _findings(paths, about, slug, subject, coverage)
+    lines += _trust(paths.validity, observers)
     lines += _robustness(paths, about)
-    lines += _figures(list(observers), subjects)
+    lines += _figures(observers, {slug: about.models.get(slug, slug) for slug in subjects})
     write_bytes(file, ("\n".join(lines) + MADE).encode())
 
 
@@ -101,12 +128,13 @@ def _coverage(name: str, coverage: Coverage, suite: Suite) -> list[str]:
         missing = int((chi == 0).sum())
         tokens = int(suite.rows.n_tokens[mine].sum())
         rows.append([escape(benchmark), f"{int(mine.sum()):,}", f"{tokens:,}", f"{missing:,}", number(missing / len(chi), ".1%")])
-    whole = int((coverage.chi[SUITE] == 0).sum())
+    whole, dead = int((coverage.chi[SUITE] == 0).sum()), int(coverage.dead.sum())
     return [
         f"## Coverage, read by {escape(name)}",
         "",
-        f"The suite leaves out {whole:,} of {len(coverage.concepts):,} concepts (dead ones among them). "
-        "A benchmark with less text misses more for that alone.",
+        f"No item of the suite exercises {whole:,} of {len(coverage.concepts):,} concepts; {dead:,} of the dictionary are dead: they "
+        "fire nowhere, in the reference corpus either. Dead ones count as missing below. A benchmark with less text misses more for that "
+        "alone.",
         "",
         *table(["benchmark", "items", "tokens", "concepts missing", "share"], rows),
     ]
@@ -121,6 +149,7 @@ def _findings(paths: ExplorerPaths, about: About, observer: str, subject: str, c
     both = [*ranking.worst, *ranking.best]
     told = [extreme for extreme in both if extreme.status in ("gap", "strength")]
     chosen = sorted(told or both, key=lambda extreme: (extreme.q if extreme.q is not None else 1.0, -abs(extreme.value)))[:FINDINGS]
+    shown = "adjusted" if ranking.calibrated else "chi_model"
     counts = f"{ranking.n_ranked:,} concepts ranked, {ranking.n_gap:,} gaps, {ranking.n_strength:,} strengths"
     if not ranking.calibrated:
         said = "Nothing is calibrated: the ends of the raw chi_model ranking, of which none is claimed."
@@ -131,11 +160,11 @@ def _findings(paths: ExplorerPaths, about: About, observer: str, subject: str, c
     examples = _examples(artifacts.activations / observer / "contexts.parquet", [extreme.concept for extreme in chosen])
     rows = [_row(extreme, examples) for extreme in chosen]
     return [
-        f"## Concepts of {escape(about.models.get(subject, subject))}, seen by {escape(observer)}",
+        f"## Concepts of {escape(about.models.get(subject, subject))}, read by {escape(about.observers.get(observer, observer))}",
         "",
         f"{counts}. {said}",
         "",
-        *table(["concept", "label", "value (interval)", "q", "n_eff", "status", "an example"], rows),
+        *table(["concept", "label", f"{shown} ({about.confidence:.0%} interval)", "q", "items", "n_eff", "status", "an example"], rows),
     ]
 
 
@@ -144,7 +173,7 @@ def _row(extreme: Extreme, examples: dict[int, str]) -> list[str]:
     alike = f" ({extreme.n_alike} concepts)" if extreme.n_alike > 1 else ""
     value = spanned(extreme.value, extreme.low, extreme.high, "+.2f")
     q, example = number(extreme.q, ".2g"), examples.get(extreme.concept, "—")
-    return [f"{extreme.concept}", label, value, q, f"{extreme.n_eff:.0f}", f"{extreme.status}{alike}", example]
+    return [f"{extreme.concept}", label, value, q, f"{extreme.n:,}", f"{extreme.n_eff:,.0f}", f"{extreme.status}{alike}", example]
 
 
 def _examples(file: Path, concepts: list[int]) -> dict[int, str]:
@@ -176,15 +205,54 @@ def _robustness(paths: ExplorerPaths, about: About) -> list[str]:
     for row in rows:
         if not row["n_variants"]:
             continue
-        measures = [spanned(row[name], row[f"{name}_low"], row[f"{name}_high"], ".1%") for name in ("oa", "ara", "rla", "cra_pair")]
-        cells.append([escape(about.models.get(row["subject"], row["subject"])), escape(row["subset"]), f"{row['n_variants']:,}", *measures])
-    columns = ["subject", "variants", "n", "originals (OA)", "variants (ARA)", "loss (RLA)", "both right (CRA)"]
-    return ["## Robustness", "", "Intervals by bootstrap over families.", "", *table(columns, cells)]
+        oa, ara, rla, cra = (
+            spanned(row[name], row[f"{name}_low"], row[f"{name}_high"], ".1%") for name in ("oa", "ara", "rla", "cra_pair")
+        )
+        guesses = (number(row[name], ".1%") for name in ("chance_original", "chance_variant"))
+        who = [escape(about.models.get(row["subject"], row["subject"])), escape(row["subset"])]
+        cells.append([*who, f"{row['n_families']:,}", f"{row['n_variants']:,}", oa, ara, *guesses, rla, cra])
+    columns = ["subject", "type", "families", "variants", "originals (OA)", "variants (ARA)"]
+    columns += ["blind guess, originals", "blind guess, variants", "loss (RLA)", "both right (CRA)"]
+    verdicts = [_verdict(row, about) for row in rows if row["subset"] == "all" and row["rla"] is not None]
+    shortcuts = _shortcuts(paths.robustness / "quality.json")
+    return ["## Robustness", "", *verdicts, ROBUSTNESS_TOLD.format(about.confidence), "", *table(columns, cells), *shortcuts]
 
 
-def _figures(observers: list[str], subjects: list[str]) -> list[str]:
-    names = ["accuracy_by_benchmark"]
-    for observer in observers:
-        names += [f"{observer}-{name}" for name in ("missing_by_benchmark", "coverage_distribution", "concept_overlap")]
-        names += [f"{observer}-{subject}-{name}" for subject in subjects for name in ("concepts", "performance_distribution")]
-    return ["## Figures", "", *(f"![{name.replace('_', ' ')}](figures/{name}.svg)\n" for name in names), ""]
+def _verdict(row: dict[str, Any], about: About) -> str:
+    """Whether a subject's loss over all variants is told from none."""
+    told = "no interval" if row["rla_low"] is None else "a fall" if row["rla_low"] > 0 else "a rise" if row["rla_high"] < 0 else NOT_TOLD
+    loss, low, high = (None if row[name] is None else 100 * row[name] for name in ("rla", "rla_low", "rla_high"))
+    support = f"{row['n_variants']:,} variants of {row['n_families']:,} families"
+    who = escape(about.models.get(row["subject"], row["subject"]))
+    return f"- {who}: loss {spanned(loss, low, high, '+.1f')} points on {support}: {told}."
+
+
+def _shortcuts(quality: Path) -> list[str]:
+    """The baselines that beat a blind guess on the variants without reading: what they score, a subject may have scored by them."""
+    found = read_json(quality).get("subsets", {}).get("all", {}).get("shortcuts", {})
+    lines = []
+    for name, row in sorted(found.items()):
+        if row["n"] and row["low"] > row["chance"]:
+            shown = spanned(row["accuracy"], row["low"], row["high"], ".1%")
+            name, guess = SHORTCUTS.get(name, name), number(row["chance"], ".1%")
+            lines.append(f"- {name} is right in {shown} of {row['n']:,} variants, a blind guess in {guess}.")
+    return ["The variants give something away by themselves:", "", *lines, ""] if lines else []
+
+
+def _trust(validity: Path | None, observers: Mapping[str, str]) -> list[str]:
+    """Whether effects on one half of the items come again on the other, for concepts and for random directions."""
+    told = trust_lines(read_json(validity)) if validity is not None and validity.exists() else {}
+    lines = [f"- {escape(observers.get(slug, slug))}: {'; '.join(parts)}.".replace("r -", "r −") for slug, parts in told.items()]
+    return ["## How far this can be trusted", "", *lines, "", "The explorer's validity view holds the other checks.", ""] if lines else []
+
+
+def _figures(observers: Mapping[str, str], subjects: Mapping[str, str]) -> list[str]:
+    shown = [("accuracy_by_benchmark", "Accuracy by benchmark")]
+    for slug, name in observers.items():
+        shown += [(f"{slug}-{figure}", f"{title}, read by {name}") for figure, title in OF_OBSERVER.items()]
+        shown += [
+            (f"{slug}-{subject}-{figure}", f"{title} of {whose}, read by {name}")
+            for subject, whose in subjects.items()
+            for figure, title in OF_SUBJECT.items()
+        ]
+    return ["## Figures", "", *(f"![{escape(title)}](figures/{name}.svg)\n" for name, title in shown), ""]

@@ -86,7 +86,8 @@ def gather(where: Where, extremes: int) -> Gathered:
                 subject: _concepts(gathered, paths, observer, subject, coverage, where.min_n_eff, extremes) for subject in models
             }
     gathered.found["concepts"] = concepts
-    gathered.found["rest"] = gathered.attempt(lambda: read_rest(where.metrics, second_half=where.second_half))
+    gathered.found["rest"] = gathered.attempt(lambda: read_rest(where.metrics, where.data / "robustness", second_half=where.second_half))
+    gathered.found["confidence"] = where.confidence
     gathered.found["files"] = _files(where)
     if not observers:
         gathered.absent.append(f"{paths.coverage}: no observer's coverage (run the coverage stage, or dvc repro)")
@@ -118,6 +119,8 @@ def _observer(gathered: Gathered, where: Where, slug: str, name: str) -> dict[st
             "n_concepts": len(coverage.concepts),
             "missing_share": _missing_share(coverage.chi[SUITE]),
             "missing_share_unmasked": _missing_share(coverage.chi_unmasked[SUITE]),
+            "n_missing": int((coverage.chi[SUITE] == 0).sum()),
+            "n_dead": int(coverage.dead.sum()),
             "n_structural": int(coverage.structural.sum()),
         }
     return found

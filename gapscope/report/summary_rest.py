@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from gapscope.artifacts import ROBUSTNESS
 from gapscope.errors import InputError
 from gapscope.files import read_json
 
@@ -17,9 +18,10 @@ FILES = {
 }
 
 
-def read_rest(metrics: Path, *, second_half: bool = True) -> dict[str, Any]:
+def read_rest(metrics: Path, robustness: Path, *, second_half: bool = True) -> dict[str, Any]:
     """Metrics of the later stages by the summary's names, None for one that has not been run.
 
+    ``loss`` holds, by subject, the row over all variants of the table in ``robustness``, which alone has intervals.
     Where the second half is switched off, what an earlier run left of it is not this run's.
 
     Raises:
@@ -27,7 +29,10 @@ def read_rest(metrics: Path, *, second_half: bool = True) -> dict[str, Any]:
     """
     paths = {name: metrics / file for name, file in FILES.items() if second_half or name == "validity"}
     absent = dict.fromkeys(FILES)
-    return absent | {name: _metrics(path) for name, path in paths.items() if path.exists()}
+    table = robustness / "robustness.parquet"
+    rows = ROBUSTNESS.read(table).to_pylist() if second_half and table.exists() else []
+    loss = {row["subject"]: row for row in rows if row["subset"] == "all"}
+    return absent | {name: _metrics(path) for name, path in paths.items() if path.exists()} | {"loss": loss}
 
 
 def _metrics(path: Path) -> dict[str, Any]:
@@ -44,7 +49,7 @@ def rest_lines(found: dict[str, Any], subjects: dict[str, str]) -> list[tuple[st
         found: what :func:`read_rest` gave.
         subjects: names of subjects by slug.
     """
-    rows = [(f"trust {observer}", "; ".join(line)) for observer, line in _trust(found["validity"] or {}).items()]
+    rows = [(f"trust {observer}", "; ".join(line)) for observer, line in trust_lines(found["validity"] or {}).items()]
     heldout = (found["verifier"] or {}).get("heldout")
     if heldout:
         balanced = f"{heldout['balanced_accuracy']:.2f} (a bag of words {heldout['bag_of_words']['balanced_accuracy']:.2f})"
@@ -59,26 +64,32 @@ def rest_lines(found: dict[str, Any], subjects: dict[str, str]) -> list[tuple[st
         )
     for slug, values in (found["robustness"] or {}).get("subjects", {}).items():
         if "ara" in values:
-            rows.append(
-                (
-                    f"robustness {slug}",
-                    f"{subjects.get(slug, slug)}: {values['oa']:.1%} of originals right, {values['ara']:.1%} of their variants",
-                )
-            )
+            told = f"{subjects.get(slug, slug)}: {values['oa']:.1%} of originals right, {values['ara']:.1%} of their variants"
+            rows.append((f"robustness {slug}", told + loss_told(found["loss"].get(slug))))
     return rows
 
 
-def _trust(validity: dict[str, Any]) -> dict[str, list[str]]:
-    """By observer: agreement of two halves of the families, and the same by chance and of random directions."""
+def loss_told(row: dict[str, Any] | None) -> str:
+    """What follows the two accuracies: the loss from originals to variants, its interval and support; nothing without a row."""
+    if row is None or row["rla_low"] is None:
+        return ""
+    low, high = (100 * row[name] for name in ("rla_low", "rla_high"))
+    verdict = "a fall" if low > 0 else "a rise" if high < 0 else "not told from none"
+    support = f"{row['n_variants']:,} variants of {row['n_families']:,} families"
+    return f"; loss {100 * row['rla']:+.1f} points ({low:+.1f} to {high:+.1f}), {verdict}, on {support}"
+
+
+def trust_lines(validity: dict[str, Any]) -> dict[str, list[str]]:
+    """By observer: agreement of two halves of the families, of concepts and of random directions, each against shuffled scores."""
     lines: dict[str, list[str]] = {}
     for observer, controls in validity.get("controls", {}).items():
         parts = []
         for name, title in (("concepts", "concepts"), ("random", "random directions")):
             values = controls.get(name, {})
             if "r" in values and "r_chance" in values:
-                parts.append(
-                    f"effects of {title} on two halves of the items: r {values['r']:.2f} (by chance up to {values['r_chance']:.2f})"
-                )
+                told = "told from chance" if values["r"] > values["r_chance"] else "not told from chance"
+                reach = f"shuffled scores reach {values['r_chance']:.2f}"
+                parts.append(f"effects of {title} on two halves of the items: r {values['r']:.2f}, {told} ({reach})")
         if parts:
             lines[observer] = parts
     return lines

@@ -10,10 +10,15 @@ from rich.text import Text
 
 from gapscope.report.inputs import Label
 from gapscope.report.summary_rest import rest_lines
-from gapscope.report.text import NO_LABEL, one_line, shorten
+from gapscope.report.text import NO_LABEL, one_line, shorten, without_zero_sign
 
 LOG_WIDTH = 120
-SAE_QUALITY = {"fvu": "FVU", "l0": "L0", "dead_share": "dead", "loss_recovered": "loss recovered"}
+SAE_QUALITY = {
+    "fvu": ("FVU", ".3g"),
+    "l0": ("L0", ".3g"),
+    "dead_share": ("dead", ".1%"),
+    "loss_recovered": ("loss recovered", ".1%"),
+}
 STATUS_MARK = {"gap": "gap", "strength": "strength", "typical": "not told from chance", "untested": "not tested"}
 
 
@@ -62,7 +67,7 @@ def _overview(found: dict[str, Any]) -> Table:
     for slug, observer in found["observers"].items():
         table.add_row(f"observer {slug}", Text("; ".join(_observer(observer))))
     for slug, subject in found["subjects"].items():
-        table.add_row(f"subject {slug}", Text("; ".join(_subject(subject))))
+        table.add_row(f"subject {slug}", Text("; ".join(_subject(subject, found["confidence"]))))
     names = {slug: subject["name"] for slug, subject in found["subjects"].items()}
     for name, line in rest_lines(found["rest"], names) if found["rest"] else []:
         table.add_row(name, Text(line))
@@ -72,13 +77,14 @@ def _overview(found: dict[str, Any]) -> Table:
 def _observer(observer: dict[str, Any]) -> list[str]:
     parts = [observer["name"]]
     found = _flat(observer["sae"] or {})
-    quality = [f"{name} {found[key]:.3g}" for key, name in SAE_QUALITY.items() if key in found]
+    quality = [f"{name} {found[key]:{form}}" for key, (name, form) in SAE_QUALITY.items() if key in found]
     if quality:
-        parts.append("SAE " + ", ".join(quality))
+        parts.append("SAE on held-out text: " + ", ".join(quality))
     if "n_concepts" in observer:
         masked, unmasked = observer["missing_share"], observer["missing_share_unmasked"]
         also = "" if unmasked is None else f" ({unmasked:.1%} with special tokens read)"
-        missing = "missing share undefined" if masked is None else f"the suite misses {masked:.1%}{also}"
+        dead = f"{observer['n_missing']:,} of them, {observer['n_dead']:,} concepts are dead"
+        missing = "missing share undefined" if masked is None else f"the suite misses {masked:.1%}{also}: {dead}"
         parts.append(f"{observer['n_concepts']:,} concepts, {missing}")
     return parts
 
@@ -92,10 +98,10 @@ def _flat(metrics: dict[str, Any]) -> dict[str, float]:
     return flat
 
 
-def _subject(subject: dict[str, Any]) -> list[str]:
+def _subject(subject: dict[str, Any], confidence: float) -> list[str]:
     parts = [subject["name"]]
     if subject.get("accuracy") is not None:
-        interval = f"{subject['low']:.1%} to {subject['high']:.1%}"
+        interval = f"{confidence:.0%} interval {subject['low']:.1%} to {subject['high']:.1%}"
         parts.append(f"accuracy {subject['accuracy']:.1%} ({interval}), mean over benchmarks; a blind guess {subject['chance']:.1%}")
     if "n" in subject:
         unscored = f", {subject['n_unscored']:,} unscored" if subject["n_unscored"] else ""
@@ -108,24 +114,26 @@ def _ends(found: dict[str, Any], observer: str, subject: str, concepts: dict[str
     basis = "adjusted score" if concepts["calibrated"] else "raw chi_model, uncalibrated"
     told = f", gaps: {concepts['n_gap']:,}, strengths: {concepts['n_strength']:,}" if concepts["calibrated"] else ""
     title = f"Concepts of {found['subjects'][subject]['name']}, seen by {observer}: {concepts['n_ranked']:,} ranked{told} ({basis})"
-    table = _table("", "concept", "label", "value", "interval", "n_eff", "status")
+    table = _table("", "concept", "label", "value", f"{found['confidence']:.0%} interval", "q", "n_eff", "status")
     for side in ("worst", "best"):
         for concept in concepts[side]:
             low, high = concept["low"], concept["high"]
-            interval = (
-                ""
-                if low is None or high is None
-                else f"{low:+.2f} to {high:+.2f}"
-                if concepts["calibrated"]
-                else f"{low:.2f} to {high:.2f}"
-            )
-            value = f"{concept['value']:+.2f}" if concepts["calibrated"] else f"{concept['value']:.2f}"
+            form = "+.2f" if concepts["calibrated"] else ".2f"
+            value, *ends = ("" if number is None else without_zero_sign(format(number, form)) for number in (concept["value"], low, high))
+            interval = " to ".join(ends) if all(ends) else ""
             more = f" (+{concept['n_alike'] - 1} alike)" if concept["n_alike"] > 1 else ""
             known = concept["label"] and Label(concept["label"], "", concept["label_score"]).shown
             label = Text(shorten(known or NO_LABEL, 48))
             table.add_row(
-                side, f"#{concept['concept']}", label, value, interval, f"{concept['n_eff']:.0f}", STATUS_MARK[concept["status"]] + more
+                side,
+                f"#{concept['concept']}",
+                label,
+                value,
+                interval,
+                "" if concept["q"] is None else f"{concept['q']:.2g}",
+                f"{concept['n_eff']:,.0f}",
+                STATUS_MARK[concept["status"]] + more,
             )
         if not concepts[side]:
-            table.add_row(side, "none", "", "", "", "", "no concept qualifies")
+            table.add_row(side, "none", "", "", "", "", "", "no concept qualifies")
     return title, table

@@ -11,6 +11,11 @@ _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn"}
 _MAX_MARKS = 2
 
 
+def without_zero_sign(text: str) -> str:
+    """A formatted number without the sign that a value keeps which rounds to zero."""
+    return text.lstrip("+-") if float(text.rstrip("%")) == 0 else text
+
+
 def one_line(text: str) -> str:
     """Composed (NFC) text on one line, without hidden characters and without stacks of combining marks."""
     kept: list[str] = []

@@ -12,7 +12,7 @@ import pytest
 from made_explorer import about_for, coverage_of, make_explorer_run, read_block
 from made_run import Shape
 
-from gapscope.artifacts import CONTEXTS, PERFORMANCE, SUITE
+from gapscope.artifacts import CONTEXTS, COVERAGE, PERFORMANCE, SUITE
 from gapscope.errors import InputError
 from gapscope.files import read_jsonl
 from gapscope.report.explorer.blocks import Block
@@ -217,13 +217,35 @@ def test_written_report_names_findings_and_examples(run: ExplorerPaths, tmp_path
     write_markdown(tmp_path / "r.md", run, about_for(SHAPE))
     text = (tmp_path / "r.md").read_text(encoding="utf-8")
     assert text.count("## Concepts of Model") == 2
-    assert "| Model one (Q4\\_1) | all | 6 | 50.0% (20.0% to 80.0%)" in text
+    assert "| Model one (Q4\\_1) | all | 6 | 6 | 50.0% (20.0% to 80.0%)" in text
+    assert "- Model one (Q4\\_1): loss +50.0 (+20.0 to +80.0) points on 6 variants of 6 families: a fall." in text
+    assert "![Worst and best concepts of Model one (Q4\\_1), read by obs](figures/obs-one-concepts.svg)" in text
+    assert "give something away" not in text, "0.35 (0.2 to 0.5) is not told from a third"
     assert "How each number was made" in text
     assert re.search(r"Question \*\*\d", text), "the peak of an example is bold"
     write_markdown(tmp_path / "again.md", run, about_for(SHAPE))
     assert (tmp_path / "again.md").read_bytes() == (tmp_path / "r.md").read_bytes()
 
 
+def test_written_report_names_dead_concepts_trust_and_shortcuts(tmp_path: Path) -> None:
+    shape = Shape(n_concepts=30, n_items=60)
+    paths = make_explorer_run(tmp_path / "run", shape)
+    table = COVERAGE.read(file := paths.artifacts.coverage / "obs/coverage.parquet").to_pydict()
+    table["status"] = ["dead" if concept < 2 else status for concept, status in zip(table["concept"], table["status"], strict=True)]
+    COVERAGE.write(file, table)
+    quality = json.loads((paths.robustness / "quality.json").read_text(encoding="utf-8"))
+    quality["subsets"]["all"]["shortcuts"]["longest"] |= {"accuracy": 0.615, "low": 0.51, "high": 0.71}
+    (paths.robustness / "quality.json").write_text(json.dumps(quality), encoding="utf-8")
+    controls = {"obs": {"concepts": {"r": -0.03, "r_chance": 0.08}}}
+    paths.validity.write_text(json.dumps({"controls": controls}), encoding="utf-8")
+    write_markdown(tmp_path / "r.md", paths, about_for(shape))
+    text = (tmp_path / "r.md").read_text(encoding="utf-8")
+    assert "; 2 of the dictionary are dead" in text
+    assert "r −0.03, not told from chance (shuffled scores reach 0.08)" in text
+    assert "- Taking the longest choice is right in 61.5% (51.0% to 71.0%) of 6 variants, a blind guess in 33.3%." in text
+
+
 def test_text_of_others_does_nothing_in_markdown() -> None:
     assert escape("<b>*x*</b> | [a](javascript:x)\n# y") == r"&lt;b\>\*x\*&lt;/b\> \| \[a\](javascript:x) \# y"
+    assert escape("$5 and $6") == r"\$5 and \$6", "no formula"
     assert escape("see https://evil.example") == "see https&#8203;://evil.example"

@@ -15,7 +15,7 @@ def coverage_of(
     n = len(chi[SUITE])
     arrays = {name: np.array(values, float) for name, values in chi.items()}
     other = {name: np.array(values, float) for name, values in (unmasked or chi).items()}
-    return Coverage(np.arange(n), arrays, other, np.isin(np.arange(n), structural or []))
+    return Coverage(np.arange(n), arrays, other, np.isin(np.arange(n), structural or []), np.zeros(n, bool))
 
 
 def performance_of(chi: list[float], n_eff: list[float], **columns: list[float]) -> Performance:

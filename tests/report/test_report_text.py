@@ -1,6 +1,7 @@
 import pytest
 
-from gapscope.report.text import NO_LABEL, drawable, one_line, plot_label, shorten, width, without_markup
+from gapscope.report.markdown import number
+from gapscope.report.text import NO_LABEL, drawable, one_line, plot_label, shorten, width, without_markup, without_zero_sign
 
 
 @pytest.mark.parametrize(
@@ -45,3 +46,10 @@ def test_drawable_looks_at_every_character() -> None:
     glyphs = {ord(char) for char in "abc"}
     assert drawable("cab", glyphs)
     assert not drawable("cab日", glyphs)
+
+
+def test_what_rounds_to_zero_has_no_sign() -> None:
+    assert [without_zero_sign(text) for text in ("-0.00", "+0.0%", "-0", "-0.01", "+1.0%", "0.00")] == [
+        "0.00", "0.0%", "0", "-0.01", "+1.0%", "0.00",
+    ]  # fmt: skip
+    assert (number(-0.001), number(-0.0004, ".1%"), number(-0.01), number(None)) == ("0.00", "0.0%", "−0.01", "—")

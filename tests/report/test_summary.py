@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from made_run import Shape, make_run
 
 from gapscope.errors import InputError
-from gapscope.report.summary_rest import read_rest, rest_lines
+from gapscope.report.summary_rest import loss_told, read_rest, rest_lines, trust_lines
 from gapscope.report.summary_text import _flat
 from stages.commands.summary import main as summary
 from stages.report import main as report
@@ -50,7 +50,17 @@ def test_json_holds_the_run(run: Path) -> None:
 def test_text_names_what_matters_and_reads_no_markup(run: Path) -> None:
     result = CliRunner().invoke(summary, options(run))
     assert result.exit_code == 0, result.output
-    for expected in ("120 items in 3 benchmarks", "FVU 0.218", "L0 32", "the suite misses", "worst", "best", "n_eff"):
+    for expected in (
+        "120 items in 3 benchmarks",
+        "FVU 0.218",
+        "L0 32",
+        "the suite misses",
+        "concepts are dead",
+        "worst",
+        "best",
+        "n_eff",
+        "95% interval",
+    ):
         assert expected in result.stdout, expected
     assert "[red]energy[/red] [31mheat" in result.stdout
     assert "\x1b" not in result.stdout
@@ -125,18 +135,28 @@ def test_later_stages_get_a_line_each_and_none_where_they_were_off(run, tmp_path
     }
     for name, content in write.items():
         (metrics / name).write_text(json.dumps(content))
-    lines = rest_lines(read_rest(metrics), {"gold": "A model"})
+    lines = rest_lines(read_rest(metrics, tmp_path / "none"), {"gold": "A model"})
     assert lines == [
-        ("trust reader", "effects of concepts on two halves of the items: r 0.12 (by chance up to 0.05)"),
+        ("trust reader", "effects of concepts on two halves of the items: r 0.12, told from chance (shuffled scores reach 0.05)"),
         ("verifier", "balanced accuracy 0.85 (a bag of words 0.60) on 280 held-out variants; of right labels 0.81"),
         ("variants", "7 of 12 candidates accepted, of each type 3 or more"),
         ("robustness gold", "A model: 50.0% of originals right, 25.0% of their variants"),
     ]
-    assert rest_lines(read_rest(tmp_path), {}) == []
-    assert [name for name, _line in rest_lines(read_rest(metrics, second_half=False), {})] == ["trust reader"]
+    assert rest_lines(read_rest(tmp_path, tmp_path / "none"), {}) == []
+    assert [name for name, _line in rest_lines(read_rest(metrics, tmp_path / "none", second_half=False), {})] == ["trust reader"]
     for name in write:
         (metrics / name).write_text('{"n": 0}')
-    assert rest_lines(read_rest(metrics), {}) == []
+    assert rest_lines(read_rest(metrics, tmp_path / "none"), {}) == []
     (metrics / "sft.json").write_text("[1]")
     with pytest.raises(InputError, match="holds no metrics"):
-        read_rest(metrics)
+        read_rest(metrics, tmp_path / "none")
+
+
+def test_a_loss_stands_with_its_interval_and_support() -> None:
+    row = {"rla": 0.0196, "rla_low": -0.167, "rla_high": 0.197, "n_variants": 102, "n_families": 51}
+    assert loss_told(row) == "; loss +2.0 points (-16.7 to +19.7), not told from none, on 102 variants of 51 families"
+    assert ", a fall, " in loss_told(row | {"rla_low": 0.001})
+    assert ", a rise, " in loss_told(row | {"rla_high": -0.001})
+    assert loss_told(row | {"rla_low": None}) == loss_told(None) == ""
+    validity = {"controls": {"obs": {"concepts": {"r": -0.03, "r_chance": 0.08}}}}
+    assert "r -0.03, not told from chance (shuffled scores reach 0.08)" in trust_lines(validity)["obs"][0]
