@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
@@ -86,7 +87,7 @@ class Replies:
         return replies
 
     def _one(self, name: str, prompt: str) -> Reply:
-        return Reply(**json.loads(self.work.shard(name, lambda: dump_json(asdict(self.writer.reply(prompt))).encode())))
+        return Reply(**json.loads(self.work.shard(name, lambda: _stored(self.writer.reply(prompt)))))
 
     def totals(self) -> dict[str, int]:
         """Replies and tokens of this run, remembered ones included; ``n_without_tokens`` of them came without a count."""
@@ -98,3 +99,8 @@ class Replies:
             "prompt_tokens": sum(row["prompt_tokens"] for row in known),
             "completion_tokens": sum(row["completion_tokens"] for row in known),
         }
+
+
+def _stored(reply: Reply) -> bytes:
+    """A reply as JSON. Half of a surrogate pair, which a reply that was cut short can end in and no file can hold, becomes U+FFFD."""
+    return re.sub("[\ud800-\udfff]", "\ufffd", dump_json(asdict(reply))).encode()

@@ -153,3 +153,12 @@ def test_what_came_in_before_a_failure_is_kept(tmp_path):
         replies = Replies.of(writer(server.url), tmp_path)
         assert [reply.text for reply in replies.ask("label", prompts)] == [prompt for _about, prompt in prompts]
     assert replies.n_new == 7
+
+
+def test_half_a_character_is_replaced_and_kept(tmp_path):
+    whole, half = "a smile \U0001f600", "a smile \ud83d"
+    with chat_server(lambda prompt, _number: completion(whole if prompt == "whole" else half, ended="\udfff")) as server:
+        for _run in range(2):
+            found = Replies.of(writer(server.url), tmp_path).ask("label", [("a", "whole"), ("b", "half")])
+            assert [(reply.text, reply.ended) for reply in found] == [(whole, "\ufffd"), ("a smile \ufffd", "\ufffd")]
+        assert len(server.requests) == 2
