@@ -308,3 +308,18 @@ def test_agreement_within_chance_leads_nothing(browser, tmp_path) -> None:
     tab.context.close()
     assert "poor" in last.split("\n")[0]
     assert "not told from chance, so they lead nothing" in last
+
+
+def test_tab_goes_through_a_table_and_out_of_it(tab) -> None:
+    tab.open("compare")
+    page = tab.page
+    page.locator("button:text('CSV')").focus()
+    inside, last = [], ""
+    for _ in range(30):
+        page.keyboard.press("Tab")
+        last = page.evaluate("document.activeElement.closest('.grid') ? 'grid' : document.activeElement.tagName")
+        if last != "grid":
+            break
+        inside.append(page.evaluate("document.activeElement.getAttribute('aria-sort')"))
+    assert last == "SUMMARY", "what follows the table"
+    assert sum(sort is not None for sort in inside) > 5, "heads of columns can be reached"

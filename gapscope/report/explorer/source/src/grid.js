@@ -18,6 +18,8 @@ export function table(label, view, columns, { sort, sorted, open }) {
   const box = h("div", { class: "grid", "aria-label": label });
   // Wrapped, since the library takes an item of 0 for one that is still to come.
   const data = { getLength: () => view.order.length, getItem: (row) => ({ place: view.order[row] }) };
+  // The library takes Tab for the next cell, thousands of them before the page goes on: here it leaves, as everywhere.
+  box.addEventListener("keydown", (event) => { if (event.key === "Tab") event.stopPropagation(); }, { capture: true });
   let grid = null;
   function show() {
     grid = new SlickGrid(box, data, columns(), {

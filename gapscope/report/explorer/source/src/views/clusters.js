@@ -40,6 +40,6 @@ const order = (kind) => { const place = Object.keys(KINDS).indexOf(kind); return
 async function card(group, observer, concepts, whole) {
   const members = await Promise.all(group.concepts.map(async (number) => [number, await placeOf(observer, number)]));
   return h("article", { class: "cluster" },
-    h("h3", {}, group.text || "(no name)", h("span", { class: "soft" }, ` ${group.id}`)),
+    h("h2", {}, group.text || "(no name)", h("span", { class: "soft" }, ` ${group.id}`)),
     h("ul", {}, members.map(([number, place]) => h("li", {}, h("a", { href: address("concept", {}, number) }, `#${number}`), ` ${labelOf(concepts, place)} `, group.subject && h("span", { class: "soft" }, score(whole, place))))));
 }
