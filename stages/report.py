@@ -21,6 +21,7 @@ from stages.common import EXISTING_DIR, PATH, Common, common_options, stage_comm
 @click.option("--validity", type=PATH, help="Metrics file of the validity stage.")
 @click.option("--variants", type=EXISTING_DIR, help="Directory written by filter.")
 @click.option("--robustness", type=EXISTING_DIR, help="Directory written by evaluate.")
+@click.option("--reach", type=EXISTING_DIR, help="Directory written by reach.")
 @click.option("--plots", type=PATH, required=True, help="Directory for the data of the DVC plots.")
 @click.option("--figures", type=PATH, required=True, help="Directory for the figures, SVG and PNG.")
 @click.option("--explorer", type=PATH, help="HTML file for the explorer.")
@@ -38,6 +39,7 @@ def main(
     validity: Path | None,
     variants: Path | None,
     robustness: Path | None,
+    reach: Path | None,
     plots: Path,
     figures: Path,
     explorer: Path | None,
@@ -50,6 +52,7 @@ def main(
     from gapscope.report.explorer.sources import ExplorerPaths, about_run
     from gapscope.report.inputs import ArtifactPaths
     from gapscope.report.markdown import write_markdown
+    from gapscope.report.reach import reach_section
 
     about = about_run(common.params)
     setup = Setup(common.params.report, about.min_n_eff, about.alpha, about.confidence, about.observers, about.models)
@@ -62,7 +65,7 @@ def main(
             record.metrics |= write_explorer(explorer, paths, about)
             click.echo(f"wrote {explorer} ({record.metrics['kib_explorer']} KiB); gapscope explore opens it", err=True)
         if document is not None:
-            write_markdown(document, paths, about)
+            write_markdown(document, paths, about, [] if reach is None else reach_section(reach, about.models))
         click.echo(f"wrote {record.metrics['n_plots']} plots to {plots} and {record.metrics['n_figures']} figures to {figures}", err=True)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -85,8 +85,8 @@ def spanned(value: float | None, low: float | None, high: float | None, form: st
     return number(value, form) if low is None or high is None else f"{number(value, form)} ({number(low, form)} to {number(high, form)})"
 
 
-def write_markdown(file: Path, paths: ExplorerPaths, about: About) -> None:
-    """Write the report of a run.
+def write_markdown(file: Path, paths: ExplorerPaths, about: About, more: Sequence[str] = ()) -> None:
+    """Write the report of a run; the lines of further sections come after those on robustness.
 
     Raises:
         InputError: an artifact is absent, damaged or does not belong to the others.
@@ -104,7 +104,7 @@ def write_markdown(file: Path, paths: ExplorerPaths, about: About) -> None:
         for subject in sorted(about.models) or found_subjects(artifacts, slug):
             lines += _findings(paths, about, slug, subject, coverage)
     lines += _trust(paths.validity, observers)
-    lines += _robustness(paths, about)
+    lines += [*_robustness(paths, about), *more]
     lines += _figures(observers, {slug: about.models.get(slug, slug) for slug in subjects})
     write_bytes(file, ("\n".join(lines) + MADE).encode())
 

@@ -15,6 +15,7 @@ FILES = {
     "generator": "grpo.json",
     "variants": "filter.json",
     "robustness": "evaluate.json",
+    "reach": "reach.json",
 }
 
 
@@ -66,7 +67,20 @@ def rest_lines(found: dict[str, Any], subjects: dict[str, str]) -> list[tuple[st
         if "ara" in values:
             told = f"{subjects.get(slug, slug)}: {values['oa']:.1%} of originals right, {values['ara']:.1%} of their variants"
             rows.append((f"robustness {slug}", told + loss_told(found["loss"].get(slug))))
+    if line := reach_line(found["reach"] or {}):
+        rows.append(("reach", line))
     return rows
+
+
+def reach_line(found: dict[str, Any]) -> str | None:
+    """What the variants reach of the gaps, from the metrics of reach; None where it was off or there was nothing to reach."""
+    row = found.get("reached", {}).get("coverage", {})
+    if not row.get("n") or not found.get("n", {}).get("variants"):
+        return None
+    random = row.get("random_tokens", {})
+    against = f", as much text of random items on {random['mean']:.0f} ({random['low']:.0f} to {random['high']:.0f})" if random else ""
+    told = f"variants fire on {row['variants']:,} of {row['n']:,} concepts that the suite under-exercises"
+    return f"{told}; their originals on {row['originals']:,}{against}"
 
 
 def loss_told(row: dict[str, Any] | None) -> str:
