@@ -31,7 +31,7 @@ class SeedsParams(Strict):
 
 
 class VariantsParams(Strict):
-    """Whether the stages from seeds to evaluate do anything: off, each writes that it is off and nothing is trained."""
+    """Whether the stages from seeds to reach do anything: off, each writes that it is off and nothing is trained."""
 
     enabled: bool = True
 
