@@ -17,6 +17,7 @@ from gapscope.params import Model, Params, ScoreParams
 from gapscope.params_robustness import EvaluateParams
 from gapscope.scores import ItemScore
 from gapscope.scoring import score_model
+from gapscope.variants.accepted import read_variants
 from gapscope.variants.cards import Provenance
 from gapscope.variants.comparison import compare
 from gapscope.variants.export import write_export
@@ -58,21 +59,17 @@ def read_families(variants_file: Path, items_file: Path, seed: int) -> Families:
     Raises:
         InputError: an item is at fault, an original is missing or has no choices, or two originals share a family.
     """
-    if variants_file.stat().st_size == 0:
+    variants = read_variants(variants_file)
+    if not variants:
         return Families({}, [])
-    variants = read_items(variants_file)
     known = {item.id: item for item in read_items(items_file)}
     originals: dict[str, Item] = {}
     for variant in variants:
         if variant.id in known:
             raise InputError(f"{variant.id!r} is an item's id too", file=variants_file, field="id", fix="give the variant an id of its own")
-        original = known.get(str(variant.meta.get("original")))
+        original = known.get(variant.meta["original"])
         if original is None or original.answer is None or variant.answer is None:
             raise InputError(f"the original of {variant.id!r} is not among the items", file=variants_file, field="meta.original")
-        if variant.meta.get("type") not in TYPES:
-            raise InputError(
-                f"{variant.id!r} has no known type", file=variants_file, field="meta.type", fix=f"use one of {', '.join(TYPES)}"
-            )
         if originals.setdefault(variant.family, original).id != original.id:
             raise InputError(f"family {variant.family!r} has two originals", file=variants_file, field="family")
     arranged = {family: presented(item, seed) for family, item in originals.items()}
@@ -80,13 +77,16 @@ def read_families(variants_file: Path, items_file: Path, seed: int) -> Families:
 
 
 def read_made(variants: Path, verifier: Path | None) -> Made:
-    """How a set came about, from what filter and sft wrote."""
+    """How a set came about, from what filter and sft wrote; raises InputError where filter's report is no object."""
     report = variants / "report.json"
     scores = verifier / "report.json" if verifier is not None else None
     told = read_json(scores) if scores is not None and scores.exists() else {}
     heldout = told.get("heldout") if isinstance(told, dict) else None
     numbers = {name: value for name, value in (heldout or {}).items() if isinstance(value, int | float)}
-    return Made(read_json(report) if report.exists() else {}, numbers)
+    made = read_json(report) if report.exists() else {}
+    if not isinstance(made, dict):
+        raise InputError("must be an object", file=report, fix="run filter again")
+    return Made(made, numbers)
 
 
 def write_evaluation(
@@ -96,7 +96,8 @@ def write_evaluation(
 
     ``presented.jsonl`` holds the items as they were asked, ``answers.parquet`` who answered what, ``robustness.parquet``
     the measures by subject and subset, ``comparisons.parquet`` the tests between subjects, ``quality.json`` the baselines
-    and gold positions of the set, the subjects that could not be asked, and the agreement of rankings.
+    and gold positions of the set, the subjects that could not be asked, how many questions each other one read only in part,
+    and the agreement of rankings.
 
     Args:
         families: what is asked.
@@ -115,6 +116,7 @@ def write_evaluation(
     rows = _rows(families, asked, params.evaluate, params.seed)
     accuracy = {row["subject"]: row["ara"] for row in rows if row["subset"] == ALL and row["ara"] is not None}
     quality["ranking"] = agreement(accuracy, raw, params.evaluate.reference)
+    quality["n_truncated"] = {slug: n_truncated(scores) for slug, scores in asked.items()}
     with atomic_directory(output) as place:
         write_items(place / "presented.jsonl", families.items)
         ROBUSTNESS.write(place / "robustness.parquet", {c.name: [row[c.name] for row in rows] for c in ROBUSTNESS.columns})
@@ -185,6 +187,11 @@ def _rows(families: Families, asked: Mapping[str, Mapping[str, ItemScore]], para
     return rows
 
 
+def n_truncated(scores: Mapping[str, ItemScore]) -> int:
+    """Originals and variants of which the subject did not read the beginning, since they are longer than ``score.max_tokens``."""
+    return sum(score.n_truncated > 0 for score in scores.values())
+
+
 def accuracy_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Accuracy of every subject on the originals, all variants, and each subset that has any, with interval and chance."""
     found = []
@@ -223,7 +230,8 @@ def headline(families: Families, rows: Sequence[Mapping[str, Any]], quality: Map
     metrics: dict[str, Any] = {"n_families": len(families.originals), "n_variants": len(families.variants)}
     metrics["types"] = {slug: Counter(v.meta["type"] for v in families.variants)[slug] for slug in TYPES}
     metrics["subjects"] = {
-        row["subject"]: {"n_unscored": row["n_unscored"]} | {name: row[name] for name in MEASURES if row[name] is not None}
+        row["subject"]: {"n_unscored": row["n_unscored"], "n_truncated": quality["n_truncated"][row["subject"]]}
+        | {name: row[name] for name in MEASURES if row[name] is not None}
         for row in rows
         if row["subset"] == ALL
     }

@@ -33,19 +33,19 @@ def parts(originals: Mapping[str, Item], variants: Sequence[Item]) -> dict[str, 
     return {name: sorted(group, key=lambda item: item.id) for name, group in groups.items() if group}
 
 
-def row(item: Item) -> dict[str, Any]:
-    """One line of an exported file; an original has no type of its own, no level and no verdict."""
-    meta = item.meta if "original" in item.meta else {}
+def row(item: Item, part: str) -> dict[str, Any]:
+    """One line of an exported file; an original has no level and no verdict, whatever its ``meta`` holds."""
+    meta = {} if part == ORIGINALS else item.meta
     return {
         "id": item.id,
         "family": item.family,
         "benchmark": item.benchmark,
-        "type": meta.get("type", ORIGINALS),
+        "type": part,
         "bloom": meta.get("bloom"),
         "text": item.text,
         "choices": list(item.choices),
         "answer": item.answer,
-        "p_valid": meta.get("verdict", {}).get("p"),
+        "p_valid": (meta.get("verdict") or {}).get("p"),
     }
 
 
@@ -55,7 +55,7 @@ def write_export(
     """Write ``datasets/`` and ``lm_eval/`` into an existing directory; both are empty but for a card where nothing was accepted."""
     groups = parts(originals, variants)
     for name, group in groups.items():
-        rows = [row(item) for item in group]
+        rows = [row(item, name) for item in group]
         EXPORT.write(directory / "datasets" / f"{name}.parquet", {c.name: [each[c.name] for each in rows] for c in EXPORT.columns})
         write_jsonl(directory / "lm_eval" / f"{name}.jsonl", rows)
         _write_yaml(directory / "lm_eval" / f"{GROUP}_{name}.yaml", task(name, score))

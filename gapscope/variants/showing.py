@@ -41,7 +41,7 @@ def as_text(picked: Mapping[str, Sequence[Item]], originals: Mapping[str, Item],
         lines += [f"== {slug}: {len(items)} of {n_all[slug]}. {TYPES[slug].instruction}", ""]
         for item in items:
             verdict = item.meta.get("verdict") or {}
-            p = f"  (the verifier's p {verdict['p']:.2f})" if "p" in verdict else ""
+            p = f"  (the verifier's p {verdict['p']:.2f})" if verdict.get("p") is not None else ""
             lines += [f"{item.id}{p}", *_shown("original", originals[str(item.meta["original"])]), *_shown("variant", item), ""]
     return "\n".join(lines).rstrip("\n")
 

@@ -28,6 +28,7 @@ def show(path: Path, items_file: Path, sample: int, slug: str | None, as_json: b
     from gapscope.errors import InputError
     from gapscope.files import dump_json
     from gapscope.items import read_items
+    from gapscope.variants.accepted import read_variants
     from gapscope.variants.off import off_reason
     from gapscope.variants.showing import as_rows, as_text, pick
     from gapscope.variants.types import TYPES
@@ -39,11 +40,12 @@ def show(path: Path, items_file: Path, sample: int, slug: str | None, as_json: b
     file = path / "variants.jsonl" if path.is_dir() else path
     if not file.exists():
         raise InputError("no such file", file=file, fix="run filter first, or name its output")
-    variants = read_items(file) if file.stat().st_size else []
+    variants = read_variants(file)
     originals = {item.id: item for item in read_items(items_file)}
     for item in variants:
-        if item.meta.get("original") not in originals:
-            raise InputError(f"the original of {item.id!r} is not in {items_file}", file=file, field="meta.original")
+        original = originals.get(item.meta["original"])
+        if original is None or original.answer is None:
+            raise InputError(f"the original of {item.id!r} is not in {items_file}, with choices", file=file, field="meta.original")
     picked = pick(variants, [slug] if slug else list(TYPES), sample)
     counts = {name: sum(item.meta.get("type") == name for item in variants) for name in TYPES}
     click.echo(dump_json(as_rows(picked, originals), indent=2) if as_json else as_text(picked, originals, counts))

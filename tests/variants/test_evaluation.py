@@ -19,9 +19,10 @@ from made_families import nota, original, variant
 from gapscope.errors import InputError
 from gapscope.files import read_json, sha256_tree
 from gapscope.items import Item, read_items, write_items
-from gapscope.params import Params, parse_params
+from gapscope.params import Params, ScoreParams, parse_params
 from gapscope.params_robustness import EvaluateParams
-from gapscope.scores import ItemScore
+from gapscope.scores import ItemScore, summarise
+from gapscope.scoring import score_model
 from gapscope.variants.evaluation import Made, read_families, read_made, write_evaluation
 from gapscope.variants.presentation import presented
 from gapscope.variants.quality import choices_only, quality_row
@@ -125,13 +126,26 @@ def test_same_bytes_twice_and_exported(run: tuple[Path, dict[str, object]]) -> N
     assert list((run[0] / ".work").glob("*/*")) == []
 
 
+def test_questions_that_were_cut_are_counted_as_score_counts_them(run: tuple[Path, dict[str, object]], tmp_path: Path) -> None:
+    place, whole = run
+    assert [row["n_truncated"] for row in whole["subjects"].values()] == [0, 0]  # type: ignore[attr-defined]
+    items = read_families(place / "variants.jsonl", place / "items.jsonl", seed=3)
+    short = params().model_copy(update={"score": ScoreParams(max_tokens=36)})
+    metrics = write_evaluation(items, place / "raw", tmp_path / "out", tmp_path / "plot.json", short, MADE, tmp_path / ".work")
+    scores, _work = score_model(place / "raw/lm", items.items, short.score, tmp_path / ".work", dtype="float32", device="cpu", threads=1)
+    expected = summarise(items.items, scores)["n_truncated"]
+    assert expected == 10, "the variants are longer than that, the originals are not"
+    assert metrics["subjects"]["one"]["n_truncated"] == expected
+    assert read_json(tmp_path / "out/quality.json")["n_truncated"] == {"one": expected, "two": expected}
+
+
 def test_nothing_accepted_is_evaluated_as_nothing(tmp_path: Path) -> None:
     families = read_families(*write_inputs(tmp_path, []), seed=1)
     metrics = write_evaluation(
         families, tmp_path / "raw", tmp_path / "out", tmp_path / "plot.json", params_without_reference(), MADE, tmp_path / ".work"
     )
     assert metrics["n_families"] == 0
-    assert metrics["subjects"] == {"one": {"n_unscored": 0}, "two": {"n_unscored": 0}}
+    assert metrics["subjects"] == {"one": {"n_unscored": 0, "n_truncated": 0}, "two": {"n_unscored": 0, "n_truncated": 0}}
     rows = pq.read_table(tmp_path / "out/robustness.parquet").to_pylist()
     assert {row["oa"] for row in rows} == {None}
     assert {row["n_families"] for row in rows} == {0}
@@ -168,6 +182,12 @@ def test_shortcuts_are_caught() -> None:
     [
         ({"meta": {"type": "problem_restatement", "original": "gone"}}, "original of 'v' is not among the items"),
         ({"meta": {"type": "odd", "original": "o0"}}, "'v' has no known type"),
+        ({"meta": {"type": ["odd"], "original": "o0"}}, r"variants\.jsonl: meta\.type: not a variant's meta \('v'\): .*string"),
+        ({"meta": {"type": "problem_restatement", "original": 7}}, r"meta\.original: not a variant's meta \('v'\): .*string, is 7"),
+        ({"meta": {"type": "problem_restatement", "original": "o0", "bloom": 3}}, r"meta\.bloom: not"),
+        ({"meta": {"type": "problem_restatement", "original": "o0", "verdict": [1]}}, r"meta\.verdict: not"),
+        ({"meta": {"type": "problem_restatement", "original": "o0", "verdict": {"p": "high"}}}, r"meta\.verdict\.p: not"),
+        ({"choices": (), "answer": None, "target": "so"}, "'v' has no choices"),
         ({"id": "o2"}, "'o2' is an item's id too"),
         ({"meta": {"type": "problem_restatement", "original": "o1"}, "family": "o0"}, "family 'o0' has two originals"),
     ],
@@ -192,3 +212,9 @@ def test_damaged_reference_is_refused(tmp_path: Path, text: str, said: str) -> N
 def test_a_verifier_that_was_not_measured_has_no_figures(tmp_path: Path, told: str) -> None:
     (tmp_path / "report.json").write_text(told)
     assert read_made(tmp_path / "absent", tmp_path) == Made({}, {})
+
+
+def test_a_report_that_is_no_object_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "report.json").write_text("[1]")
+    with pytest.raises(InputError, match=r"report\.json: must be an object"):
+        read_made(tmp_path, None)

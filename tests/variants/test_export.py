@@ -7,6 +7,7 @@ folder may lie anywhere; the same input gives the same bytes; an empty set still
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -51,6 +52,15 @@ def test_datasets_loads_every_part(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     card = (folder / "README.md").read_text()
     for said in ("accepted: 12", "lc 3", "balanced accuracy 0.80", "CC0-1.0", "| critical_testing | 6 |"):
         assert said in card
+
+
+def test_an_originals_own_meta_is_not_taken_for_a_variants(tmp_path: Path) -> None:
+    meta = {"original": "first edition", "type": ["odd"], "verdict": "sound", "bloom": 3}
+    odd = {name: replace(item, meta=meta) for name, item in ORIGINALS.items()}
+    silent = [replace(item, meta={**item.meta, "verdict": None}) for item in VARIANTS]
+    write_export(tmp_path / "odd", odd, silent, PARAMS, PROVENANCE)
+    write_export(tmp_path / "plain", ORIGINALS, VARIANTS, PARAMS, PROVENANCE)
+    assert sha256_tree(tmp_path / "odd") == sha256_tree(tmp_path / "plain")
 
 
 def own_accuracy(model: Path, items: list[Item], normaliser: str, work: Path) -> float:
