@@ -136,7 +136,8 @@ def _observer(
     overlap = data.concept_overlap(observer, read_overlap(paths.coverage / observer / "overlap.parquet"), coverage.benchmarks)
     draw_coverage_distribution(spread, len(coverage.concepts), name, drawn / f"{observer}-coverage_distribution")
     draw_missing(missing, name, drawn / f"{observer}-missing_by_benchmark")
-    draw_overlap(overlap, name, drawn / f"{observer}-concept_overlap")
+    if len(coverage.benchmarks) > 1:
+        draw_overlap(overlap, name, drawn / f"{observer}-concept_overlap")
     tables["coverage_distribution"] += spread
     tables["missing_by_benchmark"] += missing
     tables["concept_overlap"] += overlap

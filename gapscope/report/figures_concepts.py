@@ -123,4 +123,4 @@ def _draw_reference(upper: Axes, lower: Axes, ranking: Ranking, about: Context) 
     for axes in (upper, lower):
         axes.axvline(place, color=GREY, linewidth=0.9, linestyle=":")
     above = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
-    upper.annotate(text, (place, 1), (0, 3), ha="center", fontsize=8, color=GREY, **above)  # type: ignore[arg-type]
+    upper.annotate(text, (place, 1), (3, 3), ha="left", fontsize=8, color=GREY, **above)  # type: ignore[arg-type]

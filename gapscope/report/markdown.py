@@ -96,7 +96,8 @@ def write_markdown(file: Path, paths: ExplorerPaths, about: About, more: Sequenc
     suite = read_suite(artifacts.items / "items.jsonl", read_rows(artifacts.activations / next(iter(observers))))
     subjects = sorted({slug for observer in observers for slug in about.models or found_subjects(artifacts, observer)})
     lines: list[str] = ["# What this run found", ""]
-    lines += [f"{len(suite.items):,} items in {len(suite.rows.benchmarks)} benchmarks; seed {about.seed}.", ""]
+    several = len(suite.rows.benchmarks) > 1
+    lines += [f"{len(suite.items):,} items in {len(suite.rows.benchmarks)} benchmark{'s' * several}; seed {about.seed}.", ""]
     lines += _accuracy(paths, about, subjects, suite)
     for slug, name in observers.items():
         coverage = read_coverage(artifacts.coverage / slug / "coverage.parquet")
@@ -105,7 +106,7 @@ def write_markdown(file: Path, paths: ExplorerPaths, about: About, more: Sequenc
             lines += _findings(paths, about, slug, subject, coverage)
     lines += _trust(paths.validity, observers)
     lines += [*_robustness(paths, about), *more]
-    lines += _figures(observers, {slug: about.models.get(slug, slug) for slug in subjects})
+    lines += _figures(observers, {slug: about.models.get(slug, slug) for slug in subjects}, several)
     write_bytes(file, ("\n".join(lines) + MADE).encode())
 
 
@@ -246,10 +247,15 @@ def _trust(validity: Path | None, observers: Mapping[str, str]) -> list[str]:
     return ["## How far this can be trusted", "", *lines, "", "The explorer's validity view holds the other checks.", ""] if lines else []
 
 
-def _figures(observers: Mapping[str, str], subjects: Mapping[str, str]) -> list[str]:
+def _figures(observers: Mapping[str, str], subjects: Mapping[str, str], several: bool) -> list[str]:
+    """The figures with their titles; one benchmark overlaps with none."""
     shown = [("accuracy_by_benchmark", "Accuracy by benchmark")]
     for slug, name in observers.items():
-        shown += [(f"{slug}-{figure}", f"{title}, read by {name}") for figure, title in OF_OBSERVER.items()]
+        shown += [
+            (f"{slug}-{figure}", f"{title}, read by {name}")
+            for figure, title in OF_OBSERVER.items()
+            if several or figure != "concept_overlap"
+        ]
         shown += [
             (f"{slug}-{subject}-{figure}", f"{title} of {whose}, read by {name}")
             for subject, whose in subjects.items()

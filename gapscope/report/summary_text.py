@@ -63,7 +63,9 @@ def _overview(found: dict[str, Any]) -> Table:
     suite = found["suite"]
     if suite is not None:
         kinds = ", ".join(suite["kinds"])
-        table.add_row("suite", Text(f"{suite['n_items']:,} items in {suite['n_benchmarks']} benchmarks ({kinds})"))
+        table.add_row(
+            "suite", Text(f"{suite['n_items']:,} items in {suite['n_benchmarks']} benchmark{'s' * (suite['n_benchmarks'] > 1)} ({kinds})")
+        )
     for slug, observer in found["observers"].items():
         table.add_row(f"observer {slug}", Text("; ".join(_observer(observer))))
     for slug, subject in found["subjects"].items():

@@ -10,11 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from made_explorer import about_for, coverage_of, make_explorer_run, read_block
-from made_run import Shape
+from made_run import Shape, setup_for
 
 from gapscope.artifacts import CONTEXTS, COVERAGE, PERFORMANCE, SUITE
 from gapscope.errors import InputError
 from gapscope.files import read_jsonl
+from gapscope.report.build import write_report
 from gapscope.report.explorer.blocks import Block
 from gapscope.report.explorer.build import write_explorer
 from gapscope.report.explorer.contexts import _within_budget
@@ -249,3 +250,16 @@ def test_text_of_others_does_nothing_in_markdown() -> None:
     assert escape("<b>*x*</b> | [a](javascript:x)\n# y") == r"&lt;b\>\*x\*&lt;/b\> \| \[a\](javascript:x) \# y"
     assert escape("$5 and $6") == r"\$5 and \$6", "no formula"
     assert escape("see https://evil.example") == "see https&#8203;://evil.example"
+
+
+def test_every_figure_that_the_written_report_shows_is_drawn(tmp_path: Path) -> None:
+    for n_benchmarks in (1, 2):
+        shape = Shape(n_concepts=12, n_items=30, n_benchmarks=n_benchmarks)
+        place = tmp_path / str(n_benchmarks)
+        paths = make_explorer_run(place / "run", shape)
+        write_markdown(place / "report.md", paths, about_for(shape))
+        write_report(paths.artifacts, place / "data", place / "figures", setup_for())
+        text = (place / "report.md").read_text(encoding="utf-8")
+        shown = re.findall(r"\]\((figures/[^)]+)\)", text)
+        assert sorted(shown) == sorted(path.relative_to(place).as_posix() for path in (place / "figures").glob("*.svg"))
+        assert f"items in {n_benchmarks} benchmark{'s' * (n_benchmarks > 1)};" in text

@@ -203,6 +203,7 @@ def test_a_run_in_which_nothing_is_defined(tmp_path: Path) -> None:
     check_schema(tables)
     assert tables["worst_concepts"][0]["value"] is None
     assert tables["concept_overlap"][0]["jaccard"] is None
+    assert not (tmp_path / "out/figures/obs-concept_overlap.svg").exists(), "one benchmark overlaps with none"
     assert {row["n_concepts"] for row in tables["performance_distribution"]} == {0}
     unmasked = [row for row in tables["missing_by_benchmark"] if row["group"] == "special tokens read"]
     assert {row["missing_share"] for row in unmasked} == {None}

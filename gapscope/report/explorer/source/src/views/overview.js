@@ -71,7 +71,7 @@ async function worst(rows, name, end) {
     h("h2", {}, end === "worst" ? `Which concept is ${name} worst at?` : "And best at?"),
     h("p", { class: n ? `verdict ${status}` : "verdict" }, verdict),
     h("ol", { class: "plain" }, list.map(line)),
-    h("p", { class: "said" }, rows.calibrated ? `Score against comparable questions (0 is as expected), with ${percent(meta.about.confidence, 0)} interval; the surest first. n_eff: how many questions it is worth.` : "Mean score on its questions, with interval.", list.some((place) => labelOf(concepts, place).endsWith("(?)")) ? " (?): a label to be doubted." : ""),
+    h("p", { class: "said" }, rows.calibrated ? `Score against comparable questions (0 is as expected), with ${percent(meta.about.confidence, 0)} interval of that concept alone; ${n ? "by size, small samples drawn towards 0" : "the surest first"}. n_eff: how many equally weighted questions it is worth.` : "Mean score on its questions, with interval.", list.some((place) => labelOf(concepts, place).endsWith("(?)")) ? " (?): a label to be doubted." : ""),
     h("p", {}, h("a", { href: address("concepts", end === "worst" ? {} : { sort: rows.calibrated ? "-status" : `-${key}` }) }, "All concepts in a table"), "; a concept's page shows its questions."));
 }
 
@@ -87,9 +87,9 @@ function misses({ lists, whole, dead, n, concepts }) {
 }
 
 function robust(subject) {
-  return h("article", { class: "card" }, h("h2", {}, "Did the variants break it?"), robustnessLine(subject), h("p", {}, h("a", { href: address("robustness") }, "By type, with questions")));
+  return h("article", { class: "card" }, h("h2", {}, "Did the variants break it?"), robustnessLine(subject), !meta.robustness.absent && h("p", {}, h("a", { href: address("robustness") }, "By type, with questions")));
 }
 
 function trust(observer) {
-  return h("article", { class: "card" }, h("h2", {}, "How far can this be trusted?"), lights(observer), h("p", {}, h("a", { href: address("validity") }, "The checks in plain words")));
+  return h("article", { class: "card" }, h("h2", {}, "How far can this be trusted?"), lights(observer), !meta.validity.absent && h("p", {}, h("a", { href: address("validity") }, "The checks in plain words")));
 }
