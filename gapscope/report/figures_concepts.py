@@ -47,13 +47,13 @@ def draw_extremes(worst: list[Row], best: list[Row], ranking: Ranking, about: Co
         caption += NOT_DRAWABLE.format(n_undrawable)
         logger.warning("%s: %d labels hold characters that the figure's font lacks; the concept's number is shown", stem.name, n_undrawable)
     labels = [_with_number(name, row) for name, row in zip(names, (*worst, *best), strict=True)]
-    title = f"Concepts on which {about.subject} does worst and best"
+    none_told = ranking.calibrated and not ranking.n_gap and not ranking.n_strength
+    title = f"Concepts on which {about.subject} does worst and best{NONE_TOLD if none_told else ''}"
     sizes = [len(worst), len(best)]
     layout = {"nrows": 2, "sharex": True, "gridspec_kw": {"height_ratios": [max(size, 2) for size in sizes]}}
     figure, (upper, lower) = new_figure(8.6, 0.235 * sum(max(size, 2) for size in sizes) + 1.5, title, caption, **layout)
-    none_told = ranking.calibrated and not ranking.n_gap, ranking.calibrated and not ranking.n_strength
-    _draw_side(upper, worst, labels[: len(worst)], VERMILLION, "worst" + none_told[0] * NONE_TOLD)
-    _draw_side(lower, best, labels[len(worst) :], BLUE, "best" + none_told[1] * NONE_TOLD)
+    _draw_side(upper, worst, labels[: len(worst)], VERMILLION, "worst")
+    _draw_side(lower, best, labels[len(worst) :], BLUE, "best")
     if not ranking.calibrated:
         lower.set_xlim(-0.02, 1.02)
     scale = "adjusted score (0: as the subject does on comparable items)" if ranking.calibrated else "chi_model (score, 0 to 1)"

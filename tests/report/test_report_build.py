@@ -15,7 +15,7 @@ import pytest
 import yaml
 from made_run import Shape, make_run, setup_for
 
-from gapscope.artifacts import CLUSTERS, COVERAGE, SCORES
+from gapscope.artifacts import CLUSTERS, COVERAGE, PERFORMANCE, SCORES
 from gapscope.competency.activations import read_rows
 from gapscope.errors import InputError
 from gapscope.report.accuracy import accuracy_by_benchmark, read_suite
@@ -289,3 +289,16 @@ def test_every_plot_is_declared_and_its_template_renders(out: Path) -> None:
         assert "<DVC_METRIC" not in spec, name
         for axis in ("x", "y"):
             assert props[axis] in rows[0], (name, axis)
+
+
+def test_a_figure_of_nothing_told_from_chance_says_so_in_its_title(tmp_path: Path, monkeypatch) -> None:
+    titles = {}
+    replace_save(monkeypatch, lambda figure, stem, title, description: titles.setdefault(stem.name, title))
+    paths = make_run(tmp_path / "run", Shape(n_concepts=40))
+    report(paths, tmp_path / "some")
+    assert "none told" not in titles.pop("obs-subj-concepts")
+    table = PERFORMANCE.read(file := paths.performance / "obs/subj.parquet").to_pydict()
+    table["status"] = ["typical" if status in ("gap", "strength") else status for status in table["status"]]
+    PERFORMANCE.write(file, table)
+    report(paths, tmp_path / "none")
+    assert titles["obs-subj-concepts"].endswith("(none told from chance)")
