@@ -18,16 +18,14 @@ Nothing here is drawn at random.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import scipy.sparse as sp
 
 from gapscope.competency.activations import FloatArray, IntArray
 from gapscope.competency.findings import SAME, collapse
-from gapscope.competency.intervals import beta_interval, column_sums, constant_interval
+from gapscope.competency.intervals import beta_interval, column_sums, unseen_variance
 from gapscope.competency.permutation import Null, draw_statistics, null_of
 from gapscope.competency.units import Units, cell_means, join_families, make_units
 
@@ -37,6 +35,9 @@ STATUSES = ("gap", "strength", "typical", "unsupported", "undefined")
 Unsupported is also what was not tested because it was excluded; undefined has no scored item at all to compare.
 """
 GAP, STRENGTH, TYPICAL, UNSUPPORTED, UNDEFINED = range(5)
+
+ROUNDING = 1e-20
+"""A variance of a mean below this is what rounding leaves of none."""
 
 INSIDE = 2.0
 """Standard deviations from 0 within which draws are not looked at: p is 0.01 to 0.05 there, a discovery only among hundreds."""
@@ -176,8 +177,9 @@ def contrast(units: Units, confidence: float = 0.95, *, with_p: bool = True) -> 
     support = np.where(known, safe**2 / np.where(known, column_sums(weights.multiply(weights).tocsr()), 1.0), 0.0)
     expected = (weights.T @ cell_means(units.scores, units.cells)[units.cells]) / safe
     floor = (weights.T @ units.floors) / safe
-    interval = constant_interval if np.ptp(units.scores) == 0 else beta_interval
-    low, high = _adjusted_interval(adjusted, error, expected, floor, support, partial(interval, confidence=confidence))
+    scaled = np.clip((units.scores - units.floors) / (1.0 - units.floors), 0.0, 1.0)
+    unseen = np.divide(unseen_variance(scaled, support), support, out=np.zeros(n_concepts), where=support > 0)
+    low, high = _adjusted_interval(adjusted, error, expected, floor, support, unseen, confidence)
     p = np.where(known, null.p(statistic), np.nan) if with_p else np.full(n_concepts, np.nan)
     return Contrast(adjusted, low, high, error, support, p, null)
 
@@ -188,15 +190,18 @@ def _adjusted_interval(
     expected: FloatArray,
     floor: FloatArray,
     support: FloatArray,
-    interval: Callable[[FloatArray, FloatArray], tuple[FloatArray, FloatArray]],
+    unseen: FloatArray,
+    confidence: float,
 ) -> tuple[FloatArray, FloatArray]:
-    """Interval of expected + adjusted, which lies between floor and 1, less the expected mean again."""
+    """Interval of expected + adjusted, which lies between floor and 1, less the expected mean again; unseen adds to the variance."""
     room = 1.0 - floor
     at_null = np.clip((expected - floor) / room, 0.0, 1.0)
-    variance = (error / room) ** 2
-    # Where no score differs inside any cell nothing is known of the spread, and a trial is what a right or wrong score is.
-    trials = np.where(variance > 0, at_null * (1 - at_null) / np.where(variance > 0, variance, 1.0), support)
-    low, high = interval(at_null + adjusted / room, trials)
+    variance = (error / room) ** 2 + unseen
+    # Where no score differs inside any cell, but for rounding, nothing is known of the spread, and a trial is what a right or
+    # wrong score is.
+    known = variance > ROUNDING
+    trials = np.where(known, at_null * (1 - at_null) / np.where(known, variance, 1.0), support)
+    low, high = beta_interval(at_null + adjusted / room, trials, confidence)
     return low * room + floor - expected, high * room + floor - expected
 
 

@@ -7,6 +7,8 @@ benchmark over p (1 - p) there. In simulations over n_eff 5 to 50, gamma and log
 coverage is 95 to 96.4% on average and at least 94.3% at any p, for graded scores and families as for right and wrong;
 a bootstrap over families covers 76 to 92%, since it never sees values that a small sample lacks (tests, bench).
 
+The variance is one that takes scores far from the rest to be possible though none was seen (:func:`unseen_variance`).
+
 Intervals of means over benchmarks are put together from the ends of the benchmarks' own (MOVER, Zou and Donner 2008),
 so that they keep their skewness.
 """
@@ -22,6 +24,9 @@ from scipy.special import betaincinv
 
 from gapscope.competency.activations import FloatArray, IntArray
 from gapscope.competency.units import check_inputs, sum_rows, weighted_count
+
+NO_SPREAD = 1e-12
+"""A p (1 - p) below this is that of scores that are all 0 or all 1."""
 
 
 @dataclass(frozen=True)
@@ -74,9 +79,8 @@ def reference(
         n_eff[code] = _ratio(total**2, column_sums(part.multiply(part)), 0.0)
         families, family_of = np.unique(family_codes[rows], return_inverse=True)
         by_family = sum_rows(part, family_of, len(families))
-        trials = _ratio(total**2, column_sums(by_family.multiply(by_family)), 0.0) / dispersion(score, family_of)
-        interval = constant_interval if _constant(score, family_of) else beta_interval
-        low[code], high[code] = interval(chi[code], trials, confidence)
+        worth = _ratio(total**2, column_sums(by_family.multiply(by_family)), 0.0)
+        low[code], high[code] = beta_interval(chi[code], worth / dispersion(score, family_of, worth), confidence)
     chi[-1] = _mean_defined(chi[:-1])
     n[-1], n_eff[-1] = n[:-1].sum(axis=0), n_eff[:-1].sum(axis=0)
     groups = linked_benchmarks(benchmark_codes, family_codes)
@@ -93,17 +97,6 @@ def beta_interval(mean: FloatArray, trials: FloatArray, confidence: float = 0.95
     # A mean of 0 or 1 that rounding moved by a little is one.
     low, high = np.where(inside < 1e-9, 0.0, low), np.where(inside > 1 - 1e-9, 1.0, high)
     return np.where(np.isnan(mean), np.nan, low), np.where(np.isnan(mean), np.nan, high)
-
-
-def constant_interval(mean: FloatArray, trials: FloatArray, confidence: float = 0.95) -> tuple[FloatArray, FloatArray]:
-    """Interval of a mean in 0 to 1 where every score is that mean, 0.5 throughout say, and so shows no spread to go by.
-
-    None of so many trials differs from the others, so at most a share u of all does: the upper end for no hit, which is
-    about 2.5 / trials. Those may be 0 or 1, so the mean is at least mean (1 - u) and at most mean + (1 - mean) u. For means of
-    0 and 1 that is :func:`beta_interval`.
-    """
-    share = beta_interval(np.zeros_like(trials), trials, confidence)[1]
-    return mean * (1 - share), mean + (1 - mean) * share
 
 
 def mover_interval(mean: FloatArray, low: FloatArray, high: FloatArray, groups: IntArray) -> tuple[FloatArray, FloatArray]:
@@ -123,23 +116,27 @@ def mover_interval(mean: FloatArray, low: FloatArray, high: FloatArray, groups: 
     return np.maximum(centre - np.sqrt(down) / at_least_one, 0.0), np.minimum(centre + np.sqrt(up) / at_least_one, 1.0)
 
 
-def dispersion(scores: FloatArray, family_of: IntArray) -> float:
-    """Variance of families' mean scores over p (1 - p): 1 for single items that are right or wrong, less for graded ones."""
-    means = _family_means(scores, family_of)
-    p = float(means.mean())
-    variance = float(means.var())
-    return variance / (p * (1 - p)) if variance > 0 else 1.0
+def dispersion(scores: FloatArray, family_of: IntArray, worth: FloatArray) -> FloatArray:
+    """Variance of families' mean scores over p (1 - p): 1 for single items that are right or wrong, less for graded ones.
+
+    For each concept (C), worth so many equally weighted families.
+    """
+    means = np.bincount(family_of, scores) / np.bincount(family_of)
+    most = float(means.mean() * (1 - means.mean()))
+    return (float(means.var()) + unseen_variance(means, worth)) / most if most > NO_SPREAD else np.ones(len(worth))
 
 
-def _constant(scores: FloatArray, family_of: IntArray) -> bool:
-    """Whether the mean scores of several families are one number other than 0 and 1."""
-    means = _family_means(scores, family_of)
-    return len(means) > 1 and 0 < means[0] < 1 and bool((means == means[0]).all())
+def unseen_variance(scores: FloatArray, worth: FloatArray) -> FloatArray:
+    """What the variance of scores of 0 to 1 may lack for concepts (C) worth so many of them; at least 0.
 
-
-def _family_means(scores: FloatArray, family_of: IntArray) -> FloatArray:
-    means: FloatArray = np.bincount(family_of, scores) / np.bincount(family_of)
-    return means
+    Twenty scores of 0.5, or nineteen and a 0.51, show no spread to speak of, yet one in fifty may be a 0 or a 1 and have gone
+    unseen. So, as the Jeffreys interval counts half a hit and half a miss more than it saw, the variance is at least that of half
+    a 0 and half a 1 among as many scores of p; and never more than p (1 - p), which right and wrong scores have already.
+    """
+    p, variance = float(scores.mean()), float(scores.var())
+    least = np.minimum(p * (1 - p), (p**2 + (1 - p) ** 2) / 2 / (worth + 1))
+    lacking: FloatArray = np.maximum(least - variance, 0.0)
+    return lacking
 
 
 def linked_benchmarks(benchmark_codes: IntArray, family_codes: IntArray) -> IntArray:

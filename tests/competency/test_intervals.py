@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 from made_suites import sparse_saliency
 
-from gapscope.competency.intervals import beta_interval, constant_interval, dispersion, linked_benchmarks, mover_interval, reference
+from gapscope.competency.intervals import beta_interval, dispersion, linked_benchmarks, mover_interval, reference
 from gapscope.errors import InputError
 
 RATES = np.linspace(0.05, 0.95, 10)
@@ -120,31 +120,50 @@ def test_families_widen_the_interval():
 
 
 def test_dispersion():
-    assert dispersion(np.array([1.0, 0, 0, 1, 0]), np.arange(5)) == pytest.approx(1)
-    # Families (1, 0) and (1, 1): means 0.5 and 1, variance 1/16 over 3/4 * 1/4.
-    assert dispersion(np.array([1.0, 0, 1, 1]), np.array([0, 0, 1, 1])) == pytest.approx(1 / 3)
-    assert dispersion(np.ones(3), np.arange(3)) == 1
+    worth = np.array([1.0, 5.0, 1e9])
+    assert dispersion(np.array([1.0, 0, 0, 1, 0]), np.arange(5), worth) == pytest.approx([1, 1, 1])
+    # Families (1, 0) and (1, 1): means 0.5 and 1, variance 1/16 over 3/4 * 1/4; half a 0 and half a 1 make 5/16 over 2 or 6.
+    pair = dispersion(np.array([1.0, 0, 1, 1]), np.array([0, 0, 1, 1]), worth)
+    assert pair == pytest.approx([5 / 16 / 2 / (3 / 16), 1 / 3, 1 / 3])
+    assert (dispersion(np.ones(3), np.arange(3), worth) == 1).all()
 
 
-def test_scores_that_are_all_alike_leave_room_for_what_was_not_seen():
-    mean, trials = np.array([0.0, 0.5, 1.0, 0.2, np.nan]), np.array([100.0, 100.0, 100.0, 3.0, 0.0])
-    low, high = constant_interval(mean, trials)
-    plain = beta_interval(mean, trials)
-    # Of 0 and 1 it is the plain one; of 0.5 half as wide as the whole share that may differ, which is about 2.5 in 100.
-    assert (low[[0, 2]], high[[0, 2]]) == (pytest.approx(plain[0][[0, 2]]), pytest.approx(plain[1][[0, 2]]))
-    assert (low[1], high[1]) == (pytest.approx(0.5 - high[0] / 2), pytest.approx(0.5 + high[0] / 2))
-    assert 0.02 < high[0] < 0.03
-    assert 0 < low[3] < 0.2 < high[3] < 1
-    assert np.isnan([low[4], high[4]]).all()
+def whole(scores, families=None):
+    """Mean and interval of a concept that is equally active on every item."""
+    found = reference(sp.csr_matrix(np.ones((len(scores), 1))), scores, np.zeros(len(scores), dtype=np.int64), families)
+    return found.chi_model[0, 0], found.low[0, 0], found.high[0, 0]
 
 
-def test_only_alike_scores_between_0_and_1_are_without_spread():
-    saliency, codes, families = sp.csr_matrix(np.ones((50, 1))), np.zeros(50, dtype=np.int64), np.arange(50)
-    half = reference(saliency, np.full(50, 0.5), codes, families)
-    assert (half.low[0, 0], half.high[0, 0]) == constant_interval(np.array([0.5]), np.array([50.0]))
-    for value in (0.0, 1.0):
-        found = reference(saliency, np.full(50, value), codes, families)
-        assert (found.low[0, 0], found.high[0, 0]) == beta_interval(np.array([value]), np.array([50.0]))
+@pytest.mark.parametrize("value", [0.1, 0.3, 0.5, 0.7, 1 / 3])
+def test_scores_that_are_all_alike_leave_room_for_what_was_not_seen(value):
+    for families in (np.arange(60), np.r_[np.zeros(3, dtype=np.int64), np.arange(1, 58)]):
+        mean, low, high = whole(np.full(60, value), families)
+        assert mean == pytest.approx(value)
+        # As if one in 60 were a 0 or a 1, to within a factor of two.
+        assert 0.5 / 60 < value - low < 2 / 60
+        assert 0.5 / 60 < high - value < 2 / 60
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_of_right_and_wrong_scores_nothing_goes_unseen(value):
+    _, low, high = whole(np.full(50, value), np.arange(50))
+    assert (low, high) == beta_interval(np.array([value]), np.array([50.0]))
+
+
+@pytest.mark.parametrize(("value", "other"), [(0.5, 0.51), (0.0, 0.01), (1.0, 0.99)])
+def test_one_score_that_differs_a_little_changes_an_interval_a_little(value, other):
+    alike = whole(np.full(20, value), np.arange(20))
+    differing = whole(np.r_[np.full(19, value), other], np.arange(20))
+    assert differing == pytest.approx(alike, abs=0.01)
+
+
+def test_graded_scores_with_rare_extremes_are_covered():
+    rng, inside = np.random.default_rng(3), []
+    for _ in range(600):
+        scores = rng.choice([0.5, 0.52, 1.0], 50, p=[0.9, 0.09, 0.01])
+        _, low, high = whole(scores, np.arange(50))
+        inside.append(low <= 0.5 * 0.9 + 0.52 * 0.09 + 0.01 <= high)
+    assert np.mean(inside) > 0.93
 
 
 def test_mover_adds_distances_in_quadrature_between_groups_and_straight_inside():
