@@ -20,7 +20,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
 
 from gapscope.competency.features import item_words
 from gapscope.competency.findings import SAME
@@ -35,7 +34,7 @@ from gapscope.competency.resampling import ablation, subsampling
 from gapscope.competency.study import Features, Study, view
 from gapscope.files import stable_hash
 from gapscope.params_validity import ValidityParams
-from gapscope.progress import track
+from gapscope.processes import side_by_side
 
 LABELLED = 400
 """Features of each set that are labelled from items, chosen by hash."""
@@ -100,10 +99,9 @@ def run_checks(
     for slug in slugs:
         jobs.append(("subsampling", partial(subsampling, study, concepts, slug, params.resamples, params.subsample, params.ends)))
         jobs.append(("ablation", partial(ablation, study, concepts, slug, params.resamples, params.ends)))
-    # Not mapped into memory: some of what the checks compute is sorted in place.
-    running = Parallel(n_jobs=threads, batch_size=1, return_as="generator", max_nbytes=None)(delayed(job)() for _, job in jobs)
+    found = side_by_side([job for _, job in jobs], threads, "checks", "check")
     tables: dict[str, list[Outcome]] = {name: [] for name in (*HEADLINES, "controls")}
-    for (name, _), outcomes in zip(jobs, track(running, "checks", len(jobs), "check"), strict=True):
+    for (name, _), outcomes in zip(jobs, found, strict=True):
         tables[name] += outcomes
     repeated = [outcome for name in ("held_out", "planted", "null") for outcome in tables[name]]
     tables["controls"] = repeated + tables["controls"]
