@@ -58,20 +58,23 @@ def accuracy_by_benchmark(subject: str, scores_file: Path, suite: Suite, confide
         mine = np.ones(len(scores), bool) if benchmark == SUITE else rows.codes == place
         by_benchmark = [chances[rows.codes == code].mean() for code in range(len(rows.benchmarks))]
         accuracy, low, high = (float(part[place, 0]) for part in (found.chi_model, found.low, found.high))
-        defined = np.isfinite(accuracy)
         result.append(
             {
                 "subject": subject,
                 "benchmark": benchmark_name(benchmark),
-                "accuracy": accuracy if defined else None,
-                "low": low if defined else None,
-                "high": high if defined else None,
+                "accuracy": _or_none(accuracy),
+                "low": _or_none(low),
+                "high": _or_none(high),
                 "chance": float(np.mean(by_benchmark) if benchmark == SUITE else by_benchmark[place]),
                 "n": int(found.n[place, 0]),
                 "n_unscored": int(np.isnan(scores[mine]).sum()),
             }
         )
     return result
+
+
+def _or_none(value: float) -> float | None:
+    return value if np.isfinite(value) else None
 
 
 def mean_over_benchmarks(rows: list[Row], subject: str) -> float | None:

@@ -18,8 +18,9 @@ from gapscope.report.accuracy import Suite, accuracy_by_benchmark, read_suite
 from gapscope.report.explorer.sources import About, ExplorerPaths
 from gapscope.report.extremes import Extreme, rank_extremes
 from gapscope.report.inputs import Coverage, found_observers, found_subjects, read_coverage, read_labels, read_performance
-from gapscope.report.summary_rest import trust_lines
+from gapscope.report.summary_rest import fall_or_rise, trust_lines
 from gapscope.report.text import NO_LABEL, one_line, shorten, without_zero_sign
+from gapscope.report.told import Validity, read_told
 from gapscope.variants.off import off_reason
 
 FINDINGS = 10
@@ -39,8 +40,6 @@ MADE = """## How each number was made
 - **Label**: a guess at what a concept is about; "(?)" marks one whose words do not pick out held-out contexts.
 """
 
-
-NOT_TOLD = "not told from none"
 SHORTCUTS = {
     "longest": "Taking the longest choice",
     "shortest": "Taking the shortest choice",
@@ -187,9 +186,9 @@ def _examples(file: Path, concepts: list[int]) -> dict[int, str]:
         before, after = "".join(row["tokens"][:peak]), "".join(row["tokens"][peak + 1 :])
         half = EXAMPLE_COLUMNS // 2
         peak_text = escape(row["tokens"][peak]) if row["tokens"] else ""
-        opening = " " if before and (before[-1].isspace() or row["tokens"][peak][0].isspace()) else ""
-        closing = " " if after and (after[0].isspace() or row["tokens"][peak][-1].isspace()) else ""
-        bold = f"{opening}**{peak_text}**{closing}" if peak_text else ""
+        opening = " " if before and (before[-1].isspace() or row["tokens"][peak][:1].isspace()) else ""
+        closing = " " if after and (after[0].isspace() or row["tokens"][peak][-1:].isspace()) else ""
+        bold = f"{opening}**{peak_text}**{closing}" if peak_text else opening or closing
         found[row["concept"]] = f"{escape(before[-half:])}{bold}{escape(after[:half])}"
     return found
 
@@ -221,7 +220,7 @@ def _robustness(paths: ExplorerPaths, about: About) -> list[str]:
 
 def _verdict(row: dict[str, Any], about: About) -> str:
     """Whether a subject's loss over all variants is told from none."""
-    told = "no interval" if row["rla_low"] is None else "a fall" if row["rla_low"] > 0 else "a rise" if row["rla_high"] < 0 else NOT_TOLD
+    told = fall_or_rise(row["rla_low"], row["rla_high"])
     loss, low, high = (None if row[name] is None else 100 * row[name] for name in ("rla", "rla_low", "rla_high"))
     support = f"{row['n_variants']:,} variants of {row['n_families']:,} families"
     who = escape(about.models.get(row["subject"], row["subject"]))
@@ -242,8 +241,8 @@ def _shortcuts(quality: Path) -> list[str]:
 
 def _trust(validity: Path | None, observers: Mapping[str, str]) -> list[str]:
     """Whether effects on one half of the items come again on the other, for concepts and for random directions."""
-    told = trust_lines(read_json(validity)) if validity is not None and validity.exists() else {}
-    lines = [f"- {escape(observers.get(slug, slug))}: {'; '.join(parts)}.".replace("r -", "r −") for slug, parts in told.items()]
+    found = read_told(validity, Validity, "validity")[0] if validity is not None and validity.exists() else Validity()
+    lines = [f"- {escape(observers.get(slug, slug))}: {'; '.join(parts)}." for slug, parts in trust_lines(found, number).items()]
     return ["## How far this can be trusted", "", *lines, "", "The explorer's validity view holds the other checks.", ""] if lines else []
 
 

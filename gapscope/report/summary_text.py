@@ -103,7 +103,8 @@ def _flat(metrics: dict[str, Any]) -> dict[str, float]:
 def _subject(subject: dict[str, Any], confidence: float) -> list[str]:
     parts = [subject["name"]]
     if subject.get("accuracy") is not None:
-        interval = f"{confidence:.0%} interval {subject['low']:.1%} to {subject['high']:.1%}"
+        ends = [subject[name] for name in ("low", "high")]
+        interval = "no interval" if None in ends else f"{confidence:.0%} interval {ends[0]:.1%} to {ends[1]:.1%}"
         parts.append(f"accuracy {subject['accuracy']:.1%} ({interval}), mean over benchmarks; a blind guess {subject['chance']:.1%}")
     if "n" in subject:
         unscored = f", {subject['n_unscored']:,} unscored" if subject["n_unscored"] else ""

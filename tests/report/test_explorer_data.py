@@ -5,6 +5,7 @@ import hashlib
 import importlib.util
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,7 @@ from gapscope.report.explorer.contexts import _within_budget
 from gapscope.report.explorer.neuronpedia import neuronpedia_page
 from gapscope.report.explorer.page import with_commit
 from gapscope.report.explorer.sources import ExplorerPaths
-from gapscope.report.markdown import escape, write_markdown
+from gapscope.report.markdown import _examples, escape, write_markdown
 from gapscope.variants.off import write_off
 
 SHAPE = Shape(subjects=("one", "two"), n_concepts=30, n_items=60)
@@ -177,7 +178,6 @@ def test_variants_switched_off_say_why(run: ExplorerPaths, tmp_path: Path) -> No
 
 def test_tables_of_another_run_are_refused(run: ExplorerPaths, tmp_path: Path) -> None:
     import shutil
-    from dataclasses import replace
 
     shutil.copytree(run.artifacts.performance, tmp_path / "performance")
     file = tmp_path / "performance/obs/one.parquet"
@@ -237,13 +237,30 @@ def test_written_report_names_dead_concepts_trust_and_shortcuts(tmp_path: Path) 
     quality = json.loads((paths.robustness / "quality.json").read_text(encoding="utf-8"))
     quality["subsets"]["all"]["shortcuts"]["longest"] |= {"accuracy": 0.615, "low": 0.51, "high": 0.71}
     (paths.robustness / "quality.json").write_text(json.dumps(quality), encoding="utf-8")
-    controls = {"obs": {"concepts": {"r": -0.03, "r_chance": 0.08}}}
+    controls = {"obs": {"concepts": {"r": -0.03, "r_chance": 0.08}, "random": {"r": -0.001, "r_chance": 0.08}}}
     paths.validity.write_text(json.dumps({"controls": controls}), encoding="utf-8")
-    write_markdown(tmp_path / "r.md", paths, about_for(shape))
+    write_markdown(tmp_path / "r.md", paths, replace(about_for(shape), observers={"obs": "Mister - 7B"}))
     text = (tmp_path / "r.md").read_text(encoding="utf-8")
+    assert "- Mister - 7B: effects of concepts" in text
+    assert "of random directions on two halves of the items: r 0.00, not told" in text
     assert "; 2 of the dictionary are dead" in text
     assert "r −0.03, not told from chance (shuffled scores reach 0.08)" in text
     assert "- Taking the longest choice is right in 61.5% (51.0% to 71.0%) of 6 variants, a blind guess in 33.3%." in text
+
+
+def test_an_example_whose_peak_is_an_empty_token_stands(tmp_path: Path) -> None:
+    rows = {
+        "concept": [3],
+        "group": ["top"],
+        "rank": [0],
+        "item_id": ["a"],
+        "tokens": [["one ", "", " two"]],
+        "activations": [[0.0, 2.0, 0.0]],
+        "start": [0],
+        "end": [8],
+    }
+    CONTEXTS.write(file := tmp_path / "contexts.parquet", rows)
+    assert _examples(file, [3]) == {3: "one two"}
 
 
 def test_text_of_others_does_nothing_in_markdown() -> None:

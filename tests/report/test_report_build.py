@@ -17,6 +17,7 @@ from made_run import Shape, make_run, setup_for
 
 from gapscope.artifacts import CLUSTERS, COVERAGE, PERFORMANCE, SCORES
 from gapscope.competency.activations import read_rows
+from gapscope.competency.intervals import Reference, reference
 from gapscope.errors import InputError
 from gapscope.report.accuracy import accuracy_by_benchmark, read_suite
 from gapscope.report.build import PLOTS, write_report
@@ -220,6 +221,21 @@ def test_a_benchmark_without_a_scored_item_has_no_accuracy(tmp_path: Path) -> No
     suite = read_suite(paths.items / "items.jsonl", read_rows(paths.activations / "obs"))
     row = next(row for row in accuracy_by_benchmark("subj", file, suite, 0.95) if row["benchmark"] == "piqa")
     assert (row["accuracy"], row["low"], row["high"], row["n"], row["n_unscored"]) == (None, None, None, 0, 40)
+
+
+def test_an_interval_without_finite_ends_has_none(tmp_path: Path, monkeypatch) -> None:
+    """The ends may be undefined where the mean is not."""
+
+    def without_ends(*arguments, **options) -> Reference:
+        found = reference(*arguments, **options)
+        return replace(found, low=np.full_like(found.low, np.nan), high=np.full_like(found.high, np.inf))
+
+    monkeypatch.setattr("gapscope.report.accuracy.reference", without_ends)
+    paths = make_run(tmp_path / "run", Shape())
+    suite = read_suite(paths.items / "items.jsonl", read_rows(paths.activations / "obs"))
+    row = accuracy_by_benchmark("subj", paths.scores / "subj/scores.parquet", suite, 0.95)[0]
+    assert 0 < row["accuracy"] < 1
+    assert (row["low"], row["high"]) == (None, None)
 
 
 def test_accuracy_is_the_plain_mean(run: ArtifactPaths, out: Path) -> None:

@@ -8,8 +8,9 @@ from click.testing import CliRunner
 from made_run import Shape, make_run
 
 from gapscope.errors import InputError
-from gapscope.report.summary_rest import loss_told, read_rest, rest_lines, trust_lines
-from gapscope.report.summary_text import _flat
+from gapscope.report.summary_rest import fall_or_rise, loss_told, read_rest, rest_lines, trust_lines
+from gapscope.report.summary_text import _flat, _subject
+from gapscope.report.told import Validity
 from stages.commands.summary import main as summary
 from stages.report import main as report
 
@@ -131,7 +132,7 @@ def test_later_stages_get_a_line_each_and_none_where_they_were_off(run, tmp_path
         "validity.json": {"controls": {"reader": {"concepts": {"r": 0.118, "r_chance": 0.052}, "random": {"n_tested": 0}}}},
         "sft.json": {"heldout": heldout},
         "filter.json": {"n_accepted": 7, "n_candidates": 12, "accepted": {"causal_inference": 3, "critical_testing": 4}},
-        "evaluate.json": {"subjects": {"gold": {"oa": 0.5, "ara": 0.25}, "asked_of_nobody": {"n": 0}}},
+        "evaluate.json": {"subjects": {"gold": {"oa": 0.5, "ara": 0.25}, "half": {"ara": 0.25}, "asked_of_nobody": {"n": 0}}},
     }
     for name, content in write.items():
         (metrics / name).write_text(json.dumps(content))
@@ -141,6 +142,7 @@ def test_later_stages_get_a_line_each_and_none_where_they_were_off(run, tmp_path
         ("verifier", "balanced accuracy 0.85 (a bag of words 0.60) on 280 held-out variants; of right labels 0.81"),
         ("variants", "7 of 12 candidates accepted, of each type 3 or more"),
         ("robustness gold", "A model: 50.0% of originals right, 25.0% of their variants"),
+        ("robustness half", "half: none of the originals scored, 25.0% of their variants right"),
     ]
     assert rest_lines(read_rest(tmp_path, tmp_path / "none"), {}) == []
     assert [name for name, _line in rest_lines(read_rest(metrics, tmp_path / "none", second_half=False), {})] == ["trust reader"]
@@ -148,7 +150,7 @@ def test_later_stages_get_a_line_each_and_none_where_they_were_off(run, tmp_path
         (metrics / name).write_text('{"n": 0}')
     assert rest_lines(read_rest(metrics, tmp_path / "none"), {}) == []
     (metrics / "sft.json").write_text("[1]")
-    with pytest.raises(InputError, match="holds no metrics"):
+    with pytest.raises(InputError, match="not what sft writes"):
         read_rest(metrics, tmp_path / "none")
 
 
@@ -158,5 +160,21 @@ def test_a_loss_stands_with_its_interval_and_support() -> None:
     assert ", a fall, " in loss_told(row | {"rla_low": 0.001})
     assert ", a rise, " in loss_told(row | {"rla_high": -0.001})
     assert loss_told(row | {"rla_low": None}) == loss_told(None) == ""
-    validity = {"controls": {"obs": {"concepts": {"r": -0.03, "r_chance": 0.08}}}}
-    assert "r -0.03, not told from chance (shuffled scores reach 0.08)" in trust_lines(validity)["obs"][0]
+    nothing = row | {"rla": -0.0004, "rla_low": -0.0003, "rla_high": 0.0002}
+    assert loss_told(nothing).startswith("; loss 0.0 points (0.0 to 0.0), not told from none")
+    validity = Validity.model_validate(
+        {"controls": {"obs": {"concepts": {"r": -0.03, "r_chance": 0.08}, "random": {"r": -0.004, "r_chance": 0.08}}}}
+    )
+    concepts, random = trust_lines(validity)["obs"]
+    assert "r -0.03, not told from chance (shuffled scores reach 0.08)" in concepts
+    assert ": r 0.00, not told from chance" in random
+
+
+def test_an_interval_says_fall_rise_or_neither() -> None:
+    said = [fall_or_rise(low, high) for low, high in ((0.1, 0.2), (-0.2, -0.1), (-0.1, 0.1), (0.0, 0.1), (None, None))]
+    assert said == ["a fall", "a rise", "not told from none", "not told from none", "no interval"]
+
+
+def test_an_accuracy_without_an_interval_is_told() -> None:
+    found = {"name": "m", "accuracy": 0.5, "low": None, "high": 0.6, "chance": 0.25}
+    assert _subject(found, 0.95)[1] == "accuracy 50.0% (no interval), mean over benchmarks; a blind guess 25.0%"
