@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from made_explorer import about_for, make_explorer_run, read_block
 from made_run import Shape
-from test_explorer_browser import CHROMIUM, SHAPE, VIEWS, Tab, browser, made
+from test_explorer_browser import CHROMIUM, ROOT, SHAPE, VIEWS, Tab, browser, made
 
 from gapscope.artifacts import PERFORMANCE, SCORES
 from gapscope.report.explorer.build import write_explorer
@@ -64,6 +64,15 @@ def test_a_run_in_which_next_to_nothing_is_defined_draws_every_view(browser, tmp
     assert f"{shape.n_concepts} of {shape.n_concepts} concepts; ▼ 0 gaps" in tab.page.inner_text("main")
     tab.context.close()
     assert tab.said == []
+
+
+def test_small_numbers_keep_two_digits_and_their_size(browser) -> None:
+    """Coverage of 99.64 is 100, not 1.0: with two digits it has an exponent, which must not be cut off."""
+    source = (ROOT / "gapscope/report/explorer/source/src/dom.js").read_text(encoding="utf-8").replace("export ", "")
+    page = browser.new_page()
+    told = page.evaluate(f"{source}; [0, 0.00003, 0.0042, 0.0126, 1, 9.96, 99.4, 99.5, 99.64, 1234.5, NaN].map(small)")
+    page.close()
+    assert told == ["0", "<0.0001", "0.004", "0.013", "1.0", "10", "99", "100", "100", "1,235", "—"]
 
 
 def test_addresses_that_are_garbage_show_a_view_and_say_nothing(browser, made) -> None:

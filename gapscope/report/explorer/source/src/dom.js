@@ -54,7 +54,8 @@ export function small(value) {
   if (!Number.isFinite(value)) return NONE;
   if (value === 0) return "0";
   if (value < 0.0001) return "<0.0001";
-  return value >= 0.01 ? (value >= 100 ? count(value) : value.toPrecision(2).replace(/e.*/, "")) : value.toPrecision(1);
+  if (value < 0.01) return value.toPrecision(1);
+  return value >= 99.5 ? count(value) : value.toPrecision(2);
 }
 
 export function interval(low, high, form = signed) {
