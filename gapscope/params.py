@@ -182,7 +182,7 @@ class ReportParams(Strict):
 class StageParams(Strict):
     """The parameters of the stages themselves, each with a default: what a command uses outside a repository."""
 
-    seed: Count = 20
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 20
     threads: Positive = 2
     items: ItemsParams = ItemsParams()
     train_sae: TrainSaeParams = TrainSaeParams()

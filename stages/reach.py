@@ -44,7 +44,7 @@ def main(
         model = raw / params.observers[observer].source
         paths = ReachPaths(activations / observer, coverage / observer, performance / observer, model, sae / observer, robustness)
         record.metrics = write_reach(paths, output, params, Path(".work"), device)
-        found = record.metrics["reached"]["coverage"]
+        found = record.metrics["reached"]["under"]
         click.echo(f"the variants fire on {found['variants']} of {found['n']} concepts that the suite under-exercises; {output}", err=True)
 
 

@@ -14,12 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pyarrow.compute as pc
 import scipy.sparse as sp
 
+from gapscope.artifacts import COVERAGE, PERFORMANCE, SUITE
 from gapscope.competency.activations import FloatArray, IntArray, Rows, read_matrix, read_rows
 from gapscope.competency.intervals import column_sums
 from gapscope.competency.selection import select_coverage, select_subject
 from gapscope.errors import InputError
+from gapscope.table import Table
 
 UNDER, UNEXERCISED, MODEL = "under", "unexercised", "model"
 COVERAGE_KINDS = (UNDER, UNEXERCISED)
@@ -72,20 +75,23 @@ def read_gaps(activations: Path, coverage: Path, performance: Path) -> Gaps:
     files = {file.stem: file for file in sorted(performance.glob("*.parquet"))}
     if not files:
         raise InputError("holds no subject's table", file=performance, fix="run the performance stage")
+    _require_concepts(coverage / "coverage.parquet", COVERAGE, width)
     selection, structural = select_coverage(coverage / "coverage.parquet", width)
-    _require_width(selection.concepts, width, coverage / "coverage.parquet")
     fires = column_sums(saliency) > 0
     found = [Gap(UNDER if fires[concept] else UNEXERCISED, None, concept) for concept in selection.concepts]
     for subject, file in files.items():
+        _require_concepts(file, PERFORMANCE, width)
         chosen = next(one for one in select_subject(file, subject, structural, 0, width) if one.kind == "gap")
-        _require_width(chosen.concepts, width, file)
         found += [Gap(MODEL, subject, concept) for concept in chosen.concepts]
     return Gaps(rows, saliency, sorted(found, key=lambda gap: (gap.kind, gap.subject or "", gap.concept)), sorted(files))
 
 
-def _require_width(concepts: list[int], width: int, file: Path) -> None:
-    if concepts and concepts[-1] >= width:
-        message = f"holds concept {concepts[-1]}, the activations have {width}"
+def _require_concepts(file: Path, form: Table, width: int) -> None:
+    """Refuse a table whose rows of the suite are not of each of the activations' concepts once."""
+    table = form.read(file, ["benchmark", "concept"])
+    concepts = table.filter(pc.equal(table["benchmark"], SUITE))["concept"].to_numpy()
+    if not np.array_equal(np.sort(concepts), np.arange(width)):
+        message = f"is not of the {width} concepts that the activations have, each once"
         raise InputError(message, file=file, field="concept", fix="run its stage again on the same activations")
 
 

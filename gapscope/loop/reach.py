@@ -3,13 +3,15 @@
 What the metrics file says, in plain words (the README quotes these):
 
 - ``reached.<kind>``: of ``n`` gap concepts, on how many the ``variants`` fire, and the ``originals`` that they were made from;
-  ``new``: on how many variants fire and no original. ``random_items`` and ``random_tokens``: on how many random items of the suite
-  do, as many items as there are variants, or as many as hold as many tokens: mean over draws, the central part of them, and
-  ``at_least``, the share of draws that reach as many as the variants or more. Only against these does "reached" mean anything.
-  Kinds: under and unexercised (coverage gaps), coverage (both), model (gaps of any subject); see :mod:`gapscope.loop.gaps`.
+  ``new``: on how many variants fire and no original. Of the kinds that items of the suite can reach, also on how many random items
+  do: ``random_items`` as many as there are variants, ``random_tokens`` about as many tokens, ``random_rewritten`` about as many tokens of
+  the benchmarks that are rewritten: mean over draws, the central part of them, and ``at_least``, the share of draws that reach as many
+  as the variants or more. Only against these does "reached" mean anything; and since the gaps were found on those very items,
+  ``at_least`` errs a little to the small side. Kinds: under and unexercised (coverage gaps), coverage (both), model (gaps of any
+  subject); see :mod:`gapscope.loop.gaps`.
 - ``rate``: firings of coverage gaps per 1,000 tokens of the ``suite``, the ``originals``, the ``variants`` and the ``reference`` corpus;
   ``change``: log2 of the variants' over the originals' and the suite's, with intervals over families.
-- ``status``: coverage gaps by their status in the variants, against the reference corpus: mostly undecided, for want of text.
+- ``status``: coverage gaps by their status in the variants, against the reference corpus; undecided for want of text.
 - ``model.<subject>``: whether the subject's gaps hold on the variants, and beside that on their originals (on which, among others,
   they were found: no news); see :mod:`gapscope.loop.held`.
 """
@@ -39,8 +41,11 @@ from gapscope.loop.gaps import COVERAGE_KINDS, MODEL, UNDER, UNEXERCISED, Gaps, 
 from gapscope.loop.held import NOT_ASKED, Answered, hold
 from gapscope.loop.reached import Texts, against, n_reached, random_groups, rate_change
 from gapscope.params import Params
+from gapscope.variants.types import TYPES
 
 ORIGINALS, VARIANTS = "originals", "variants"
+DRAWN = (UNDER, MODEL)
+"""Kinds that random items are held against; on an unexercised concept none of them fires, by definition."""
 GROUPS: dict[str, tuple[str, ...]] = {UNDER: (UNDER,), UNEXERCISED: (UNEXERCISED,), "coverage": COVERAGE_KINDS, MODEL: (MODEL,)}
 
 
@@ -69,7 +74,8 @@ class Sides:
 
     def family(self, item_id: str) -> str:
         """The original's id, of an original or a variant."""
-        return str(self.items[item_id].meta.get("original", item_id))
+        item = self.items[item_id]
+        return str(item.meta["original"]) if is_variant(item) else item_id
 
     def families(self, texts: Texts, per_text: FloatArray | IntArray) -> FloatArray:
         """Sums by family, in the order of the originals' ids."""
@@ -108,8 +114,13 @@ def write_reach(paths: ReachPaths, output: Path, params: Params, work_root: Path
     return finite(report)
 
 
+def is_variant(item: Item) -> bool:
+    """Whether a presented item is a variant: it names its original and its type. An item of the suite may have such keys of its own."""
+    return "original" in item.meta and item.meta.get("type") in TYPES
+
+
 def statuses(table: pa.Table) -> dict[str, int]:
-    """Coverage gaps by their status in the variants: still under, typical or over there, or undecided for want of text."""
+    """Coverage gaps by their status in the variants: unexercised, under, typical or over there, or undecided for want of text."""
     kinds, names = table["kind"].to_pylist(), table["status"].to_pylist()
     found = Counter(name or "undecided" for kind, name in zip(kinds, names, strict=True) if kind in COVERAGE_KINDS)
     return dict(sorted(found.items()))
@@ -124,9 +135,9 @@ def read_presented(file: Path) -> list[Item]:
     if file.exists() and file.stat().st_size == 0:
         return []
     items = read_items(file)
-    ids = {item.id for item in items if "original" not in item.meta}
+    ids = {item.id for item in items if not is_variant(item)}
     for item in items:
-        if "original" in item.meta and item.meta["original"] not in ids:
+        if is_variant(item) and item.meta["original"] not in ids:
             raise InputError(
                 f"the original of {item.id!r} is not among the items", file=file, field="meta.original", fix="run evaluate again"
             )
@@ -136,7 +147,7 @@ def read_presented(file: Path) -> list[Item]:
 def _read_set(paths: ReachPaths, presented: Sequence[Item], place: Path, params: Params, work_root: Path, device: str) -> None:
     """Write the set as items of two benchmarks, and what the observer reads of them, as it read the suite."""
     observer = params.observers[params.loop_observer]
-    renamed = [replace(item, benchmark=VARIANTS if "original" in item.meta else ORIGINALS) for item in presented]
+    renamed = [replace(item, benchmark=VARIANTS if is_variant(item) else ORIGINALS) for item in presented]
     write_items(place / "items.jsonl", renamed)
     write_activations(
         paths.model,
@@ -201,19 +212,30 @@ def describe(sides: Sides, answers: Path, params: Params) -> dict[str, Any]:
 
 def reached(sides: Sides, params: Params) -> dict[str, Any]:
     """How many gap concepts of each kind the variants fire on, against originals and random items."""
-    size, tokens = len(sides.variants.ids), int(sides.variants.n_tokens.sum())
-    draws = random_groups(sides.suite.n_tokens, size, tokens, params.reach.draws, params.seed)
+    draws = _draws(sides, params)
     rows: dict[str, Any] = {}
     for name, kinds in GROUPS.items():
         concepts = sides.gaps.concepts(*kinds)
         fires = {part: texts.n_firing()[concepts] > 0 for part, texts in ((ORIGINALS, sides.originals), (VARIANTS, sides.variants))}
         row: dict[str, Any] = {"n": len(concepts), **{part: int(mask.sum()) for part, mask in fires.items()}}
         row["new"] = int((fires[VARIANTS] & ~fires[ORIGINALS]).sum())
-        for part, groups in zip(("random_items", "random_tokens"), draws, strict=True):
+        for part, groups in draws.items() if name in DRAWN else ():
             counts = n_reached(sides.suite.firing[:, concepts], groups) if len(concepts) else np.empty(0, dtype=np.int64)
             row[part] = against(counts, row[VARIANTS], params.reach.confidence)
         rows[name] = row
     return rows
+
+
+def _draws(sides: Sides, params: Params) -> dict[str, list[IntArray]]:
+    """Places of random items of the suite, by what they are held against the variants for."""
+    suite, draws = sides.suite, params.reach.draws
+    size, tokens = len(sides.variants.ids), int(sides.variants.n_tokens.sum())
+    anywhere = np.arange(len(suite.ids))
+    chosen = [params.rewritten is None or name in params.rewritten for name in suite.benchmarks]
+    rewritten = np.flatnonzero(np.array(chosen, dtype=bool))
+    items, equal = random_groups(suite.n_tokens, anywhere, size, tokens, draws, params.seed)
+    same = random_groups(suite.n_tokens, rewritten, size, tokens, draws, params.seed)[1]
+    return {"random_items": items, "random_tokens": equal, "random_rewritten": same}
 
 
 def rates(sides: Sides, params: Params) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from gapscope.competency.activations import FloatArray, IntArray, read_matrix, read_rows
+from gapscope.files import stable_hash
 
 BLOCK = 64
 """Draws looked at together."""
@@ -89,21 +90,24 @@ def n_reached(firing: sp.csr_matrix, groups: Sequence[IntArray]) -> IntArray:
     return np.concatenate([*counts, np.empty(0, dtype=np.int64)]).astype(np.int64)
 
 
-def random_groups(n_tokens: IntArray, size: int, tokens: int, draws: int, seed: int) -> tuple[list[IntArray], list[IntArray]]:
-    """Random texts drawn without replacement: ``size`` of them, and the fewest that hold ``tokens`` tokens, each ``draws`` times.
+def random_groups(
+    n_tokens: IntArray, places: IntArray, size: int, tokens: int, draws: int, seed: int
+) -> tuple[list[IntArray], list[IntArray]]:
+    """Random texts of these places without replacement, ``draws`` times: ``size`` of them, and about ``tokens`` tokens of them.
 
-    No draws where there are not so many texts or tokens, or none are asked for.
+    The latter are the first of a random order, up to where the sum is nearest to ``tokens``, and at least one. No draws where there
+    are not so many texts or tokens, or none are asked for.
     """
-    rng = np.random.default_rng([seed, 11])
+    rng = np.random.default_rng(stable_hash(seed, "reach", "groups"))
     items: list[IntArray] = []
     equal: list[IntArray] = []
     for _ in range(draws):
-        order: IntArray = rng.permutation(len(n_tokens)).astype(np.int64)
+        order: IntArray = rng.permutation(places).astype(np.int64)
+        sums = np.cumsum(n_tokens[order])
         if 0 < size <= len(order):
             items.append(np.sort(order[:size]))
-        if 0 < tokens <= int(n_tokens.sum()):
-            needed = int(np.searchsorted(np.cumsum(n_tokens[order]), tokens)) + 1
-            equal.append(np.sort(order[:needed]))
+        if len(sums) and 0 < tokens <= int(sums[-1]):
+            equal.append(np.sort(order[: int(np.abs(sums - tokens).argmin()) + 1]))
     return items, equal
 
 
@@ -135,8 +139,8 @@ def rate_change(
         draws, confidence, seed: of the bootstrap.
 
     Returns:
-        ``originals`` and ``suite``, each with ``_low`` and ``_high``; None where a rate is 0 or undefined. Draws in which one is are
-        left out of the interval.
+        ``originals`` and ``suite``, each with ``_low`` and ``_high``; None where a rate is 0 or undefined, and for an end beyond which
+        a rate may be 0.
     """
     n = len(variants[1])
     names = [f"{name}{end}" for name in ("originals", "suite") for end in ("", "_low", "_high")]
@@ -152,8 +156,10 @@ def rate_change(
         if not np.isfinite(values[0]):
             continue
         found[name] = float(values[0])
-        known = values[1:][np.isfinite(values[1:])]
-        if len(known) and np.ptp(known) > 1e-12:
-            low, high = np.quantile(known, [(1 - confidence) / 2, (1 + confidence) / 2]).tolist()
-            found |= {f"{name}_low": low, f"{name}_high": high}
+        # A draw in which one rate is 0 is infinitely far out, on a side that is known; in which both are it says nothing.
+        known = values[1:][~np.isnan(values[1:])]
+        if len(known) and known.min() < known.max() - 1e-12:
+            low = float(np.quantile(known, (1 - confidence) / 2, method="lower"))
+            high = float(np.quantile(known, (1 + confidence) / 2, method="higher"))
+            found |= {f"{name}_{end}": value for end, value in (("low", low), ("high", high)) if np.isfinite(value)}
     return found

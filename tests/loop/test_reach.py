@@ -63,7 +63,10 @@ def variant(number: int, kind: str) -> Item:
     return Item(f"q{number}-{kind}", "made", f"q{number}", text, ("so", "not so"), 0, meta={"original": f"q{number}", "type": kind})
 
 
-ASKED = [*(original(number) for number in range(4)), *(variant(number, kind) for number in range(4) for kind in ("first", "second"))]
+ASKED = [
+    *(original(number) for number in range(4)),
+    *(variant(number, kind) for number in range(4) for kind in ("causal_inference", "critical_testing")),
+]
 
 
 def write_answers(directory: Path, subjects: list[str]) -> None:
@@ -139,7 +142,10 @@ def test_figures_can_be_had_again_from_the_matrices(suite: ReachPaths, made: tup
             "new": (on_variants & ~on_originals).sum(),
         }
         assert {name: row[name] for name in counts} == counts
-        for random in (row["random_items"], row["random_tokens"]):
+        drawn = ("random_items", "random_tokens", "random_rewritten")
+        # On an unexercised concept no item fires, by definition: there is nothing to draw.
+        assert [name in row for name in drawn] == [kind == "under"] * 3
+        for random in (row[name] for name in drawn if name in row):
             if len(concepts):
                 assert 0 <= random["low"] <= random["mean"] <= random["high"] <= len(concepts) and 0 < random["at_least"] <= 1
             else:
@@ -177,7 +183,7 @@ def test_model_gaps_are_those_of_the_answers(suite: ReachPaths, made: tuple[Path
     weight = (saliency[:, concepts] / totals[concepts]).sum(1)
     answers = {row["item_id"]: row for row in ANSWERS.read(suite.robustness / "answers.parquet").to_pylist() if row["subject"] == "m"}
     total, carried = 0.0, 0.0
-    for kind in ("first", "second"):
+    for kind in ("causal_inference", "critical_testing"):
         rows = [row for row, name in enumerate(ids) if answers[name]["type"] == kind]
         corrected = np.array([2 * answers[ids[row]]["score"] - 1 for row in rows])
         total, carried = total + weight[rows] @ (corrected - corrected.mean()), carried + weight[rows].sum()
@@ -206,6 +212,14 @@ def test_a_set_without_variants_says_so(suite: ReachPaths, tmp_path: Path) -> No
     assert {row["variant_rate"] for row in REACH.read(tmp_path / "out/concepts.parquet").to_pylist()} == {None}
 
 
+def test_an_item_of_the_suite_may_have_an_original_of_its_own(suite: ReachPaths, tmp_path: Path) -> None:
+    kept = [replace(item, meta={"original": "elsewhere"}) if item.id == "q3" else item for item in ASKED]
+    write_items(tmp_path / "presented.jsonl", kept)
+    write_answers(tmp_path, ["m", "none"])
+    paths = replace(suite, robustness=tmp_path)
+    assert write_reach(paths, tmp_path / "out", PARAMS, tmp_path / "work", "cpu")["n"] == {"originals": 4, "variants": 8}
+
+
 def test_damaged_input_is_named(suite: ReachPaths, tmp_path: Path) -> None:
     def run(name: str, items: list[Item] | None) -> None:
         (tmp_path / name).mkdir()
@@ -215,8 +229,8 @@ def test_damaged_input_is_named(suite: ReachPaths, tmp_path: Path) -> None:
 
     with pytest.raises(InputError, match=r"presented.jsonl: no such file"):
         run("absent", None)
-    with pytest.raises(InputError, match=r"meta.original: the original of 'q0-first' is not among the items"):
-        run("orphan", [original(1), variant(0, "first")])
+    with pytest.raises(InputError, match=r"meta.original: the original of 'q0-causal_inference' is not among the items"):
+        run("orphan", [original(1), variant(0, "causal_inference")])
     with pytest.raises(InputError, match=r"answers.parquet: no such file"):
         run("unanswered", ASKED)
     assert not (tmp_path / "out").exists()

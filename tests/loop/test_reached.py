@@ -37,13 +37,18 @@ def test_texts_have_their_rates() -> None:
 
 
 def test_random_groups_hold_as_many_items_or_tokens() -> None:
-    items, equal = random_groups(places(5, 5, 5, 5), 2, 11, 20, 1)
-    assert {len(group) for group in items} == {2} and {len(group) for group in equal} == {3}
+    items, equal = random_groups(places(5, 5, 5, 5), np.arange(4), 2, 11, 20, 1)
+    # 10 tokens are nearer to 11 than 15 are.
+    assert {len(group) for group in items} == {2} and {len(group) for group in equal} == {2}
+    assert {len(group) for group in random_groups(places(5, 5, 5, 5), np.arange(4), 2, 13, 20, 1)[1]} == {3}
+    some = [np.concatenate(groups) for groups in random_groups(places(5, 5, 5, 5), places(1, 3), 1, 5, 20, 1)]
+    assert [set(group.tolist()) for group in some] == [{1, 3}, {1, 3}]
     assert all(len(set(group.tolist())) == len(group) for group in (*items, *equal))
     assert len({tuple(group.tolist()) for group in items}) > 3
-    assert {len(group) for group in random_groups(places(5, 5, 5, 5), 4, 20, 3, 1)[1]} == {4}
-    assert random_groups(places(5, 5), 3, 11, 4, 1) == ([], [])
-    assert random_groups(places(5, 5), 0, 0, 4, 1) == ([], [])
+    assert {len(group) for group in random_groups(places(5, 5, 5, 5), np.arange(4), 4, 20, 3, 1)[1]} == {4}
+    assert random_groups(places(5, 5), np.arange(2), 3, 11, 4, 1) == ([], [])
+    assert random_groups(places(5, 5), np.arange(2), 0, 0, 4, 1) == ([], [])
+    assert random_groups(places(5, 5), places(), 1, 5, 4, 1) == ([], [])
 
 
 def test_a_count_against_draws() -> None:
@@ -61,6 +66,14 @@ def test_rate_changes_by_hand() -> None:
     assert got["originals"] == pytest.approx(1.0) and got["suite"] == pytest.approx(2.0)
     assert got["originals_low"] == pytest.approx(0.0) and got["originals_high"] == pytest.approx(np.log2(3))
     assert got["suite_low"] == pytest.approx(1.0) and got["suite_high"] == pytest.approx(np.log2(6))
+
+
+def test_a_rate_that_may_be_nought_has_no_lower_end() -> None:
+    # A quarter of the draws take the second family twice, and then the variants' rate is 0.
+    variants, originals = (np.array([6.0, 0.0]), np.array([10.0, 10.0])), (np.array([1.0, 1.0]), np.array([10.0, 10.0]))
+    got = rate_change(variants, originals, None, 400, 0.95, 3)
+    assert got["originals_low"] is None
+    assert got["originals_high"] == pytest.approx(np.log2(6))
 
 
 def test_undefined_rate_changes_are_none() -> None:
