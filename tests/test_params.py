@@ -235,3 +235,8 @@ def test_files_of_a_source_lie_inside_it(tmp_path: Path, file: str) -> None:
 
 def test_an_empty_list_is_not_every_benchmark(tmp_path: Path) -> None:
     assert "rewritten: List should have at least 1 item" in check(tmp_path, committed() | {"rewritten": []})
+
+
+@pytest.mark.parametrize("seed", [-1, 2**32])
+def test_a_seed_is_one_that_every_library_takes(tmp_path: Path, seed: int) -> None:
+    assert "params.yaml: seed: Input should be" in check(tmp_path, committed() | {"seed": seed})
