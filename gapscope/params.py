@@ -8,8 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import Discriminator, Field, StringConstraints, Tag, ValidationError, model_validator
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
 
 from gapscope.errors import InputError
 from gapscope.files import read_text
@@ -277,8 +278,9 @@ def parse_params(text: str, path: Path) -> Params:
         InputError: not YAML, an unknown key, a wrong type or a broken rule; names the key, its value and the fix.
     """
     try:
-        raw = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+        # YAML 1.2, as DVC reads and writes it: there yes and no are words, and 1e-4 is a number.
+        raw = YAML(typ="safe", pure=True).load(text)
+    except YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = None if mark is None else mark.line + 1
         raise InputError(f"not valid YAML: {getattr(error, 'problem', error)}", file=path, line=line) from error

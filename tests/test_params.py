@@ -240,3 +240,16 @@ def test_an_empty_list_is_not_every_benchmark(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", [-1, 2**32])
 def test_a_seed_is_one_that_every_library_takes(tmp_path: Path, seed: int) -> None:
     assert "params.yaml: seed: Input should be" in check(tmp_path, committed() | {"seed": seed})
+
+
+def test_parameters_stay_the_same_when_dvc_writes_them(tmp_path: Path) -> None:
+    """``dvc exp run -S`` writes the file anew, in YAML 1.2: answers Yes and No without quotes, small numbers without a point."""
+    from dvc.utils.hydra import apply_overrides
+
+    file = tmp_path / "params.yaml"
+    file.write_text((ROOT / "params.yaml").read_text())
+    apply_overrides(file, ["grpo.learning_rate=0.00001"])
+    assert "[Yes, No, Maybe]" in file.read_text() and "1e-05" in file.read_text()
+    before = load_params(ROOT / "params.yaml").model_dump()
+    before["grpo"]["learning_rate"] = 1e-05
+    assert load_params(file).model_dump() == before
