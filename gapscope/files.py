@@ -15,6 +15,7 @@ import os
 import re
 import shutil
 import tempfile
+import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -99,8 +100,17 @@ def write_csr(path: Path, matrix: sp.csr_matrix | sp.csr_array) -> None:
     matrix.sum_duplicates()
     matrix.eliminate_zeros()
     buffer = io.BytesIO()
-    sp.save_npz(buffer, matrix, compressed=True)
-    write_bytes(path, buffer.getvalue())
+    sp.save_npz(buffer, matrix, compressed=False)
+    write_bytes(path, _packed(buffer))
+
+
+def _packed(archive: io.BytesIO) -> bytes:
+    """A zip archive compressed anew, so that its bytes do not depend on the Python: numpy asks for headers that 3.11.4 changed."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(archive) as source, zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as target:
+        for name in source.namelist():
+            target.writestr(zipfile.ZipInfo(name), source.read(name), zipfile.ZIP_DEFLATED)
+    return packed.getvalue()
 
 
 def read_csr(path: Path) -> sp.csr_matrix:

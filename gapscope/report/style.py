@@ -6,6 +6,7 @@ matplotlib is used without pyplot: no window system, no global list of figures, 
 from __future__ import annotations
 
 import io
+import re
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -150,6 +151,9 @@ def save(figure: Figure, stem: Path, title: str, description: str) -> None:
     figure.savefig(svg, format="svg", metadata={**about, "Date": None, "Creator": None, "Format": None, "Type": None})
     # A viewer without our font takes the next nearest in width.
     text = svg.getvalue().replace(b"\r\n", b"\n").replace(f"'{FONT}'".encode(), f"'{FONT}', Verdana, sans-serif".encode())
+    # Ids of clip paths come from where an object lies in memory; they are numbered in the order in which they are defined.
+    for number, clip in enumerate(re.findall(rb'<clipPath id="(\w+)">', text)):
+        text = text.replace(clip, f"clip{number}".encode())
     write_bytes(stem.with_name(stem.name + ".svg"), text)
     figure.savefig(png, format="png", metadata={"Software": None})
     write_bytes(stem.with_name(stem.name + ".png"), _smaller(png.getvalue()))

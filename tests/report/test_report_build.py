@@ -150,6 +150,9 @@ def test_hostile_labels_are_drawn_or_stand_by_number(tmp_path: Path, caplog) -> 
     assert len(warned) == 1
     svg = (tmp_path / "out/figures/obs-subj-concepts.svg").read_text(encoding="utf-8")
     ElementTree.fromstring(svg)
+    clips = re.findall(r'<clipPath id="([^"]+)"', svg)
+    assert clips and clips == [f"clip{number}" for number in range(len(clips))]
+    assert set(re.findall(r"url\(#([^)]+)\)", svg)) == set(clips)
     assert "日" not in svg
     assert "costs $5" in svg, "a dollar sign is a dollar sign"
 
