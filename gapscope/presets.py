@@ -16,6 +16,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from ruamel.yaml import YAML
+from ruamel.yaml.representer import RoundTripRepresenter
 
 from gapscope.errors import InputError
 from gapscope.files import read_text, sha256_tree
@@ -109,6 +110,10 @@ def apply_preset(text: str, preset: Preset, paths: Mapping[str, Path]) -> str:
     return edited(text, put_in)
 
 
+class _Representer(RoundTripRepresenter):
+    """One of our own, since what is added to a representer is added to its class."""
+
+
 def edited(text: str, change: Callable[[Any], None]) -> str:
     """The text of a YAML mapping after a change to it; comments and order of what is kept stay as they are."""
     yaml = YAML()
@@ -116,6 +121,7 @@ def edited(text: str, change: Callable[[Any], None]) -> str:
     yaml.indent(mapping=2, sequence=4, offset=2)
     yaml.preserve_quotes = True
     # Left to itself it writes nothing for null, which would change lines that nobody changed.
+    yaml.Representer = _Representer
     yaml.representer.add_representer(type(None), lambda writer, _value: writer.represent_scalar("tag:yaml.org,2002:null", "null"))
     # It writes 2e-05, which YAML 1.1 takes for a text.
     yaml.representer.add_representer(float, lambda writer, value: writer.represent_scalar("tag:yaml.org,2002:float", _number(value)))

@@ -249,7 +249,7 @@ def test_parameters_stay_the_same_when_dvc_writes_them(tmp_path: Path) -> None:
     file = tmp_path / "params.yaml"
     file.write_text((ROOT / "params.yaml").read_text())
     apply_overrides(file, ["grpo.learning_rate=0.00001"])
-    assert "[Yes, No, Maybe]" in file.read_text() and "1e-05" in file.read_text()
+    assert "[Yes, No, Maybe]" in file.read_text()
     before = load_params(ROOT / "params.yaml").model_dump()
     before["grpo"]["learning_rate"] = 1e-05
     assert load_params(file).model_dump() == before

@@ -6,11 +6,13 @@ missing, unknown or absent is refused by name; using a preset twice changes noth
 
 from __future__ import annotations
 
+import io
 import shutil
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from ruamel.yaml import YAML
 
 from gapscope.errors import InputError
 from gapscope.files import sha256_file
@@ -98,3 +100,14 @@ def test_the_variants_preset_trains_its_own_model_and_samples_in_whole_groups() 
     assert params.sft.source == "qwen3_06b" and params.sources["qwen3_06b"].repo == "Qwen/Qwen3-0.6B"
     assert params.grpo.vllm and params.grpo.batch_size % params.grpo.num_generations == 0
     assert params.sft.generator.trained_layers is None and params.sft.embedder == "minilm"
+
+
+def test_editing_leaves_yaml_as_it_was() -> None:
+    def written() -> str:
+        stream = io.StringIO()
+        YAML().dump({"small": 1e-05, "nothing": None}, stream)
+        return stream.getvalue()
+
+    before = written()
+    edited("a: 1.0\n", lambda document: document.update(b=1e-05))
+    assert written() == before
