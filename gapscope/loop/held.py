@@ -13,6 +13,7 @@ import numpy as np
 
 from gapscope.competency.activations import FloatArray, IntArray
 from gapscope.competency.units import weighted_count
+from gapscope.loop.reached import family_draws
 
 HOLDS, REVERSED, UNDECIDED, UNSUPPORTED, NOT_ASKED = "holds", "reversed", "undecided", "unsupported", "not_asked"
 
@@ -75,8 +76,7 @@ def hold(texts: Answered, min_n_eff: float, draws: int, confidence: float, seed:
     if texts.n_eff < min_n_eff:
         return told | {"status": UNSUPPORTED}
     n = int(texts.families.max()) + 1
-    times = np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), size=draws).astype(np.float64)
-    drawn = difference(texts, times)
+    drawn = difference(texts, family_draws(n, draws, seed))
     drawn = drawn[np.isfinite(drawn)]
     told |= {"difference": float(difference(texts, np.ones((1, n)))[0]), "status": UNDECIDED}
     if len(drawn) and np.ptp(drawn) > 1e-12:

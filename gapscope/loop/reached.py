@@ -123,6 +123,11 @@ def against(counts: IntArray, found: int, confidence: float) -> dict[str, float 
     return {"mean": float(counts.mean()), "low": low, "high": high, "at_least": at_least}
 
 
+def family_draws(n: int, draws: int, seed: int) -> FloatArray:
+    """How often each of n families is drawn in each draw of a bootstrap (draws x n)."""
+    return np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), size=draws).astype(np.float64)
+
+
 def rate_change(
     variants: tuple[FloatArray, FloatArray],
     originals: tuple[FloatArray, FloatArray],
@@ -147,8 +152,7 @@ def rate_change(
     found: dict[str, float | None] = dict.fromkeys(names)
     if n == 0:
         return found
-    times = np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), size=draws).astype(np.float64)
-    table = np.vstack([np.ones((1, n)), times])
+    table = np.vstack([np.ones((1, n)), family_draws(n, draws, seed)])
     with np.errstate(divide="ignore", invalid="ignore"):
         here, there = (np.log2((table @ fired) / (table @ tokens)) for fired, tokens in (variants, originals))
         ratios = {"originals": here - there, "suite": here - (np.log2(suite) if suite else np.nan)}

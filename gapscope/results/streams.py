@@ -27,6 +27,9 @@ ZIP = b"PK\x03\x04"
 ZSTD = 93
 """zstd among the compression methods of zip; Python's own zipfile knows it from 3.14 on."""
 
+METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA, ZSTD)
+"""The compression methods of zip that are read."""
+
 
 def opening(path: Path, size: int = 4096) -> bytes:
     """The first bytes of a file, unpacked if it is gzipped, from its first character on (no byte order mark, no space)."""
@@ -164,12 +167,14 @@ def zip_json(archive: zipfile.ZipFile, name: str, path: Path, convert: str) -> A
         InputError: the member is damaged, or packed in a way that cannot be read here.
     """
     member = archive.getinfo(name)
+    if member.compress_type not in METHODS:
+        raise InputError(f"compression method {member.compress_type} is not known here", file=path, field=name, fix=convert)
     try:
-        return json.loads(_unpack_zstd(path, member) if member.compress_type == ZSTD else archive.read(member))
-    except NotImplementedError as error:
-        raise InputError(f"compression method {member.compress_type} is not known here", file=path, field=name, fix=convert) from error
+        return json.loads(_unpack_zstd(path, member) if member.compress_type == ZSTD else archive.read(name))
     except (zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError, RecursionError, struct.error) as error:
         raise InputError(f"damaged: {error}", file=path, field=name, fix=CUT) from error
+    except RuntimeError as error:  # zipfile's, of a member that is encrypted
+        raise InputError(f"cannot be read here: {error}", file=path, field=name, fix=convert) from error
 
 
 def _unpack_zstd(path: Path, member: zipfile.ZipInfo) -> bytes:
